@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -142,11 +143,9 @@ class CallbackList(BaseCallback):
         self.callbacks = list(callbacks)
 
     @property
-    def pause(self) -> int | None:
+    def every_episodes(self) -> int | None:  # type: ignore[override]
         """The most episodes between two calls that some callback allows."""
-        wanted = [
-            c.pause if isinstance(c, CallbackList) else getattr(c, "every_episodes", None) for c in self.callbacks
-        ]
+        wanted = [getattr(callback, "every_episodes", None) for callback in self.callbacks]
         return min((n for n in wanted if n is not None), default=None)
 
     def _init_callback(self) -> None:
@@ -159,26 +158,13 @@ class CallbackList(BaseCallback):
         known = [callback for callback in self.callbacks if hasattr(callback, event)]
         return all([getattr(callback, event)(*arguments) for callback in known])
 
-    def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
-        self._each("on_training_start", locals_, globals_)
-
-    def _on_rollout_start(self) -> None:
-        self._each("on_rollout_start")
-
-    def _on_step(self) -> bool:
-        return self._each("on_step")
-
-    def _on_rollout_end(self) -> None:
-        self._each("on_rollout_end")
-
-    def _on_update(self) -> None:
-        self._each("on_update")
-
-    def _on_certificate(self, certificate: Certificate) -> bool:
-        return self._each("on_certificate", certificate)
-
-    def _on_training_end(self) -> None:
-        self._each("on_training_end")
+    on_training_start: Any = partialmethod(_each, "on_training_start")
+    on_rollout_start: Any = partialmethod(_each, "on_rollout_start")
+    on_step: Any = partialmethod(_each, "on_step")
+    on_rollout_end: Any = partialmethod(_each, "on_rollout_end")
+    on_update: Any = partialmethod(_each, "on_update")
+    on_certificate: Any = partialmethod(_each, "on_certificate")
+    on_training_end: Any = partialmethod(_each, "on_training_end")
 
 
 class FunctionCallback(BaseCallback):
@@ -340,101 +326,63 @@ class OracleCallback(BaseCallback):
         return True
 
 
-class SB3Callback(BaseCallback):
-    """Adapter around one of SB3's callbacks."""
+class Facade:
+    """Some attributes of its own in front of an object that has all the others."""
+
+    def __init__(self, other: Any, **own: Any):
+        self._other = other
+        vars(self).update(own)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._other, name)
+
+
+class SB3Callback(Facade):
+    """Adapter around one of SB3's callbacks, which gets the agent as the model that it expects."""
 
     every_episodes = 1
 
-    def __init__(self, callback: sb3.BaseCallback):
-        super().__init__()
-        self._callback = callback
-        self._episodes = self._steps = 0
+    def init_callback(self, agent: RPLAgent) -> None:
+        def record(key: str, value: Any, exclude: Any = None) -> None:
+            if isinstance(value, (int, float, np.number)):
+                agent.logger.record(key, value)
 
-    def _init_callback(self) -> None:
-        self._callback.init_callback(Model(self.agent))  # type: ignore[arg-type]  # what SB3 uses of a model
+        env = agent.get_env()
+        copies = env if hasattr(env, "num_envs") else Facade(env, num_envs=1)
+        # SB3's callbacks record and dump at once; here records wait for the next log point, over episodes
+        logger = Facade(agent.logger, record=record, dump=lambda step=0: None)
+        self.agent = agent
+        self._model: Any = Facade(
+            agent, num_timesteps=agent.num_timesteps, logger=logger, get_env=lambda: copies,
+            get_vec_normalize_env=lambda: None,  # observations are states, and nothing is normalised
+        )  # fmt: skip
+        self._other.init_callback(self._model)
 
-    def _on_training_start(self) -> None:
+    def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
         target = self.agent.session.target
         steps = target.goal if target is not None and target.unit == "steps" else None
-        if steps is None and "ProgressBarCallback" in {base.__name__ for base in type(self._callback).__mro__}:
+        if steps is None and "ProgressBarCallback" in {base.__name__ for base in type(self._other).__mro__}:
             raise ModelError(
                 "SB3's ProgressBarCallback counts steps: call learn(total_timesteps=...), or use progress_bar=True"
             )
         self._episodes, self._steps = self.agent.num_episodes, self.agent.num_timesteps
-        self._callback.on_training_start({"self": self.agent, "total_timesteps": steps}, {})
+        self._other.on_training_start({"self": self.agent, "total_timesteps": steps}, {})
 
-    def _on_rollout_start(self) -> None:
-        self._callback.on_rollout_start()
-
-    def _on_step(self) -> bool:
+    def on_step(self) -> bool:
         """Call once for every step since the last time; the last step of every finished episode is done."""
-        agent, callback = self.agent, self._callback
+        agent, callback = self.agent, self._other
         finished = list(agent.session.lengths)[len(agent.session.lengths) - (agent.num_episodes - self._episodes) :]
         ends = np.cumsum(finished)
         go_on = True
         for k in range(1, agent.num_timesteps - self._steps + 1):
             callback.locals |= {"dones": np.array([k in ends]), "infos": [{}]}
-            callback.model.num_timesteps = self._steps + k
+            self._model.num_timesteps = self._steps + k
             go_on = callback.on_step() is not False and go_on
         self._episodes, self._steps = agent.num_episodes, agent.num_timesteps
         return go_on
 
-    def _on_rollout_end(self) -> None:
-        self._callback.on_rollout_end()
 
-    def _on_training_end(self) -> None:
-        self._callback.on_training_end()
-
-
-class Model:
-    """The agent as the model that SB3's callbacks expect; everything else is forwarded to the agent."""
-
-    def __init__(self, agent: Any):
-        self._agent = agent
-        self.num_timesteps: int = agent.num_timesteps
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._agent, name)
-
-    @property
-    def logger(self) -> Records:
-        return Records(self._agent)
-
-    def get_env(self) -> Any:
-        env = self._agent.get_env()
-        return env if hasattr(env, "num_envs") else Single(env)
-
-    def get_vec_normalize_env(self) -> None:
-        """None: observations are states, and nothing is normalised."""
-
-
-class Records:
-    """SB3 callbacks record and dump at once; here records wait for the next log point."""
-
-    def __init__(self, agent: RPLAgent):
-        self._agent = agent
-
-    def record(self, key: str, value: Any, exclude: Any = None) -> None:
-        if isinstance(value, (int, float, np.number)):
-            self._agent.logger.record(key, value)
-
-    def dump(self, step: int = 0) -> None:
-        """Do nothing: the x axis of our logs is the number of episodes."""
-
-
-class Single:
-    """One environment with SB3's ``num_envs``."""
-
-    num_envs = 1
-
-    def __init__(self, env: Env):
-        self._env = env
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._env, name)
-
-
-def as_callback(callback: Callback) -> BaseCallback:
+def as_callback(callback: Callback) -> Any:
     """Turn None, a callback, a list or a function into one callback."""
     if callback is None:
         return CallbackList([])
@@ -444,7 +392,7 @@ def as_callback(callback: Callback) -> BaseCallback:
         if isinstance(callback, BaseCallback):
             return callback
         is_sb3 = any(base.__module__.split(".")[0] == "stable_baselines3" for base in type(callback).__mro__)
-        return SB3Callback(callback) if is_sb3 else callback  # type: ignore  # anything with on_step will do
+        return SB3Callback(callback) if is_sb3 else callback  # anything with on_step will do
     if callable(callback):
         return FunctionCallback(callback)
     raise ModelError(f"{callback!r} is neither a callback, a list of callbacks nor a function")

@@ -100,7 +100,7 @@ class Loop:
             next_log(episodes, target.log_interval) - episodes,
             limits.not_before - episodes if waiting else NEVER,
             NEVER if limits.episodes is None else max(1, limits.episodes - episodes),
-            self._callbacks.pause or NEVER,
+            self._callbacks.every_episodes or NEVER,
             self._until_bet(target),
         )
         return Request(

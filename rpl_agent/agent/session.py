@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -64,44 +64,26 @@ class Session(SessionRecord):
         self.clock = Clock()
         self.latest = SampledBatch()  # the last episodes that were collected
         self.stored_model: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # as stored in checkpoints
-        self._pmdp: ParametricMDP | None = None
-        self._objective: Objective | None = None
-        self._experience: Experience | None = None
-        self._planner: Planner | None = None
-        self._unknown_rows: np.ndarray | None = None
 
     # ------------------------------------------------------------------ the model
     def start(self, pmdp: ParametricMDP, objective: Objective) -> None:
         """Fix the model; nothing is known about it yet."""
-        self._pmdp, self._objective = pmdp, objective
-        self._experience = Experience(pmdp)
-        self._planner = Planner(pmdp, objective, self.config)
+        self.pmdp, self.objective = pmdp, objective
+        self.experience = Experience(pmdp)
+        self.planner = Planner(pmdp, objective, self.config)
         unknown = ~pmdp.table.is_constant[pmdp.expression]
         self._unknown_rows = np.maximum.reduceat(unknown, pmdp.row_ptr[:-1])
 
     @property
     def started(self) -> bool:
-        return self._pmdp is not None
+        return "pmdp" in vars(self)
 
-    @property
-    def pmdp(self) -> ParametricMDP:
-        return require(self._pmdp)
+    if not TYPE_CHECKING:  # a type checker would accept every name
 
-    @property
-    def objective(self) -> Objective:
-        return require(self._objective)
-
-    @property
-    def planner(self) -> Planner:
-        return require(self._planner)
-
-    @property
-    def experience(self) -> Experience:
-        return require(self._experience)
-
-    @experience.setter
-    def experience(self, experience: Experience) -> None:
-        self._experience = experience
+        def __getattr__(self, name: str) -> Any:
+            """What `start` sets, before it did."""
+            known = name in ("pmdp", "objective", "experience", "planner")
+            return require(None) if known else super().__getattribute__(name)
 
     # ------------------------------------------------------------------ how far it has come
     def fresh_seed(self) -> int:
@@ -148,7 +130,6 @@ class Session(SessionRecord):
 
     def _progress(self) -> Progress:
         data = self.experience
-        assert self._unknown_rows is not None
         return Progress(
             self.episodes, self.steps, self.updates, data.rows.copy(), data.expressions.copy(),
             self._unknown_rows, ~self.pmdp.table.is_constant,
