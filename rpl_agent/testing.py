@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import scipy
 
@@ -20,7 +19,7 @@ from rpl_agent.confidence import ConfidenceSet
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import METHODS
-from rpl_agent.model import Nature, Objective, ParametricMDP, Policy, Sense, Simulator, StateIndex, build
+from rpl_agent.model import Nature, Objective, ParametricMDP, Policy, Sense, Simulator, build
 from rpl_agent.regions.base import Region, RegionKernel
 from rpl_agent.relaxations.base import CompiledRelaxation, Relaxation
 from rpl_agent.solver import solve, solve_at
@@ -193,39 +192,28 @@ def _two_coins() -> tuple[ParametricMDP, Objective, np.ndarray]:
     return pmdp, Objective.reach("won", avoid="lost"), np.array([0.4, 0.3])
 
 
-class _TwoCoins(gym.Env):
-    """The small world as an environment that refuses to reveal its parameters."""
+def _two_coins_env() -> Any:
+    """The small world as an environment that has to be stepped and refuses to reveal its parameters."""
+    from rpl_envs import Benchmark, PMDPEnv
 
-    observation_to_state = StateIndex
+    class TwoCoins(PMDPEnv):
+        simulator = None  # type: ignore[assignment]
 
-    def __init__(self) -> None:
-        self.pmdp, self.objective, theta = _two_coins()
-        self._mdp = self.pmdp.instantiate(theta)
-        self._over = self.objective.resolve(self.pmdp).decided
-        self.observation_space = gym.spaces.Discrete(self.pmdp.num_states)
-        self.action_space = gym.spaces.Discrete(self.pmdp.num_actions)
-        self._state = self.pmdp.initial_state
+        @property
+        def P(self) -> Any:
+            raise ContractError("the agent reads the true probabilities of the environment (P)")
 
-    @property
-    def P(self) -> Any:
-        raise ContractError("the agent reads the true probabilities of the environment (P)")
+        @property
+        def theta(self) -> Any:
+            raise ContractError("the agent reads the true parameters of the environment (theta)")
 
-    @property
-    def theta(self) -> Any:
-        raise ContractError("the agent reads the true parameters of the environment (theta)")
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            enabled = self.pmdp.find_row(self._state, int(action)) >= 0
+            _require(enabled, f"the agent takes action {action} in state {self._state}, where it is not enabled")
+            return super().step(action)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._state = self.pmdp.initial_state
-        return self._state, {"action_mask": self.pmdp.action_mask(self._state)}
-
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        row = self.pmdp.find_row(self._state, int(action))
-        _require(row >= 0, f"the agent takes action {action} in state {self._state}, where it is not enabled")
-        span = slice(self.pmdp.row_ptr[row], self.pmdp.row_ptr[row + 1])
-        self._state = int(self.np_random.choice(self.pmdp.successor[span], p=self._mdp.probability[span]))
-        info = {"action_mask": self.pmdp.action_mask(self._state)}
-        return self._state, float(self.pmdp.labels["won"][self._state]), bool(self._over[self._state]), False, info
+    pmdp, objective, theta = _two_coins()
+    return TwoCoins(Benchmark(pmdp, objective, tuple(theta), pmdp.num_states))
 
 
 # ---------------------------------------------------------------------- confidence sets
@@ -287,33 +275,33 @@ def check_agent(make: Callable[[int], Any], *, episodes: int = 60) -> None:
     """
     first, second = (make(5) for _ in range(2))
     for agent in (first, second):
-        _require(agent.learn(_TwoCoins(), budget=episodes) is agent, "learn does not return the agent")
+        _require(agent.learn(_two_coins_env(), budget=episodes) is agent, "learn does not return the agent")
         _require(agent.num_episodes == episodes,
                  f"learn(budget={episodes}) ends after {agent.num_episodes} episodes (num_episodes)")  # fmt: skip
     _require(first.num_timesteps >= episodes, f"num_timesteps is {first.num_timesteps} after {episodes} episodes")
     choices = _choices(first)
     alike = choices == _choices(second) and first.num_timesteps == second.num_timesteps
     _require(alike, "two agents with one seed learn differently")
-    first.learn(first.get_env() if hasattr(first, "get_env") else _TwoCoins(), budget=episodes)
+    first.learn(first.get_env() if hasattr(first, "get_env") else _two_coins_env(), budget=episodes)
     _require(first.num_episodes == 2 * episodes, f"a second learn ends at {first.num_episodes} episodes in all")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "agent.zip"
         second.save(path)
-        loaded = type(second).load(path, _TwoCoins())
+        loaded = type(second).load(path, _two_coins_env())
     _require(_choices(loaded) == choices, "a loaded agent chooses different actions than the saved one")
     _require(loaded.num_episodes == episodes, f"a loaded agent counts {loaded.num_episodes} episodes, not {episodes}")
 
 
 def _choices(agent: Any) -> list[int]:
     """Actions in the states with a choice: for single observations, and for a batch."""
-    world = _TwoCoins()
-    open_states = np.flatnonzero(~world._over & ~world.pmdp.is_silent).tolist()
+    pmdp, objective, _ = _two_coins()
+    open_states = np.flatnonzero(~objective.resolve(pmdp).decided & ~pmdp.is_silent).tolist()
     chosen = []
     for state in open_states:
         answer = agent.predict(state, deterministic=True)
         _require(isinstance(answer, tuple) and len(answer) == 2, "predict does not return (action, state)")
         action = int(np.asarray(answer[0]).item())
-        enabled = world.pmdp.find_row(state, action) >= 0
+        enabled = pmdp.find_row(state, action) >= 0
         _require(enabled, f"predict returns action {action} in state {state}, where it is not enabled")
         chosen.append(action)
     batch = agent.predict(np.array(open_states), deterministic=True)[0]

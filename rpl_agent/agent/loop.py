@@ -7,20 +7,22 @@ source ─► Experience ─► Planner.plan ─► sampling policy ─► sourc
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rpl_agent.agent.callbacks import CallbackList
 from rpl_agent.agent.exploration import SamplingGoal, block_of
 from rpl_agent.agent.output import views
-from rpl_agent.agent.output.logger import Logger, write_certificate, write_proved
+from rpl_agent.agent.output.logger import write_certificate, write_proved
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
-from rpl_agent.agent.schedule import NEVER, Limits, Never, Schedule, Target, next_log
-from rpl_agent.agent.session import Session
+from rpl_agent.agent.schedule import NEVER, Limits, Never, Target, next_log
 from rpl_agent.evidence.counts import next_share
 from rpl_agent.model import Policy
 from rpl_agent.pipeline import timed
+
+if TYPE_CHECKING:
+    from rpl_agent.agent.rpl import RPLAgent  # for types only: the agent imports this file
 
 #: A run ends with a proof if it has at most this many inequalities (seconds); `rpl certify RUN` has no limit.
 PROVED = 250_000
@@ -29,19 +31,10 @@ NEARLY = 0.9
 
 
 class Loop:
-    """One call of `learn`.
+    """One call of `learn`."""
 
-    schedule : when to update.
-    weight : probability of the planned action while sampling.
-    exploration : one of `EXPLORATIONS`.
-    """
-
-    def __init__(
-        self, session: Session, schedule: Schedule, weight: float, exploration: str, callbacks: CallbackList,
-        view: views.View, logger: Logger, folder: Path | None,
-    ):  # fmt: skip
-        self._session, self._schedule, self._weight, self._exploration = session, schedule, weight, exploration
-        self._callbacks, self._view, self._logger, self._folder = callbacks, view, logger, folder
+    def __init__(self, agent: RPLAgent, callbacks: CallbackList, view: views.View):
+        self._agent, self._session, self._callbacks, self._view = agent, agent.session, callbacks, view
 
     def run(self, source: Stream, target: Target, interrupt: Interrupt) -> None:
         session, callbacks = self._session, self._callbacks
@@ -73,11 +66,12 @@ class Loop:
         interrupt.asked()
         if certified_at != session.steps or session.certificate is None:
             self._certify()
-        if self._folder is not None and session.certificate is not None and not session.interrupted:
+        folder = self._agent.run_folder
+        if folder is not None and session.certificate is not None and not session.interrupted:
             with timed(session.planner.seconds, "proof"):
                 self._view.message("writing the proof of the certificate")
                 counts, certificate = session.experience.counts, session.certificate
-                write_proved(self._folder, session.pmdp, counts, certificate, session.earlier, PROVED)
+                write_proved(folder, session.pmdp, counts, certificate, session.earlier, PROVED)
 
     def _is_due(self, target: Target) -> bool:
         """Whether the run is at a log point whose certificate is still to come."""
@@ -143,21 +137,21 @@ class Loop:
 
     def _update(self) -> None:
         """Compute a new sampling policy from all data, and new limits from the schedule."""
-        session, policy, informative = self._session, None, None
-        if isinstance(self._schedule, Never):
+        session, schedule, policy, informative = self._session, self._agent.schedule, None, None
+        if isinstance(schedule, Never):
             policy = Policy.uniform(session.pmdp)
         else:
             session.look_for_repetitions()
             optimistic = session.planner.plan(session.experience.counts, self._sampling_goal())
             if optimistic is not None:
-                policy = optimistic.at(0).mixed(session.pmdp, self._weight)
+                policy = optimistic.at(0).mixed(session.pmdp, self._agent.weight)
                 informative = session.planner.informative
-        session.update(self._schedule, policy, informative)
+        session.update(schedule, policy, informative)
         self._callbacks.on_update()
 
     def _sampling_goal(self) -> SamplingGoal | None:
         session = self._session
-        if self._exploration != "certificate" or not session.episodes:
+        if self._agent.exploration != "certificate" or not session.episodes:
             return None
         assert session.target is not None
         per_step = session.target.unit == "steps"
@@ -167,10 +161,10 @@ class Loop:
         session = self._session
         certificate = session.certify()
         with timed(session.planner.seconds, "logging"):
-            views.record(session, self._logger, certificate)
+            views.record(session, self._agent.logger, certificate)
             go_on = self._callbacks.on_certificate(certificate)
-            self._logger.dump(session.episodes)
-            if self._folder is not None:
-                write_certificate(self._folder, certificate)
+            self._agent.logger.dump(session.episodes)
+            if self._agent.run_folder is not None:
+                write_certificate(self._agent.run_folder, certificate)
             self._view.certified(session)
         return go_on

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -258,15 +259,18 @@ class RPLAgent(Queries):
         assert target is not None
         if target.stop_when_gap is not None:
             session.require_anytime("stop_when_gap")
-        self.run_folder = views.choose_folder(self.run_folder, folder, self.tensorboard_log, name)
+        describe = partial(write_run, source=session.env_spec or {}, seed=self.seed)
+        if folder is not None:
+            self.run_folder = Path(folder)
+            self.run_folder.mkdir(parents=True, exist_ok=True)
+        elif self.run_folder is None and self.tensorboard_log is not None:
+            self.run_folder = checkpoint.new_folder(self.tensorboard_log, None, name, describe)
         if self.run_folder is not None and not (self.run_folder / "run.json").is_file():
-            write_run(self.run_folder, session.env_spec or {}, self.seed)
+            describe(self.run_folder)
         self._logger = views.open_logs(self._logger, self.run_folder, session)
         callbacks = self._callbacks(callback, target)
         view = views.make_view(progress_bar, self.verbose)
-        loop = Loop(
-            session, self.schedule, self.weight, self.exploration, callbacks, view, self._logger, self.run_folder
-        )
+        loop = Loop(self, callbacks, view)
         session.interrupted = False
         session.clock.begin(session.steps)
         callbacks.init_callback(self)

@@ -93,7 +93,8 @@ def train(
         write_run(folder, source or {}, agent.seed)
         agent.save(folder / CHECKPOINT)
 
-    folder = agent.run_folder = new_folder(Path(log_dir), name, agent.pmdp.name, fill)
+    plain = "".join(c if c.isalnum() or c in "-." else "-" for c in agent.pmdp.name)
+    folder = agent.run_folder = new_folder(Path(log_dir), name, plain, fill)
     if not quiet:
         print(f"run folder: {folder}\nTensorBoard: {tensorboard_command(log_dir)}", flush=True)
     with _resumable(folder):

@@ -12,13 +12,12 @@ import sys
 import time
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rpl_agent.agent.output.logger import CSVWriter, Forward, Logger
 from rpl_agent.agent.session import Session, require
-from rpl_agent.agent.storage.checkpoint import next_folder
 from rpl_agent.certificate import Certificate
 from rpl_agent.model import Sense
 
@@ -169,15 +168,6 @@ def open_logs(current: Logger, folder: Path | None, session: Session) -> Logger:
     table = CSVWriter(folder / "progress.csv", resumed)
     kept = [writer for writer in current.writers if isinstance(writer, Forward)]
     return Logger(folder, [TensorBoardWriter(folder, resumed, table.earlier), table, *kept])
-
-
-def choose_folder(present: Path | None, given: Any, parent: Path | None, name: str) -> Path | None:
-    """The folder of a run: the given one, its current one, or the next unused one below ``parent``."""
-    if given is not None:
-        folder = Path(given)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-    return next_folder(parent, name) if present is None and parent is not None else present
 
 
 BARS = "▁▂▃▄▅▆▇█"

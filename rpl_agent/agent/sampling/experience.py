@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +105,7 @@ class Experience:
 
 @dataclass
 class SampledBatch:
-    """The result of one call of `Source.collect`."""
+    """What a source of episodes collected; stays consistent if an error ends the collection."""
 
     episodes: int = 0
     steps: int = 0
@@ -145,11 +145,3 @@ class StreamState:
 
     simulator: list[int] | None = None
     opening: list[tuple[str, Any, str]] = field(default_factory=list)
-
-
-class Source(Protocol):
-    """A stream of episodes."""
-
-    def collect(self, request: Request, done: SampledBatch) -> None:
-        """Collect into ``done``, which stays consistent if an error ends the collection."""
-        ...

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, Source, StreamState
+from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, StreamState
 from rpl_agent.agent.sampling.step_checker import StepChecker
 from rpl_agent.agent.sampling.stepping import EnvSource, plays_again
 from rpl_agent.agent.schedule import NEVER
@@ -100,7 +100,7 @@ MIN_BITS = 30.0
 
 def open_source(
     world: Attachment, experience: Experience, rng: np.random.Generator, seed: int, opening: list[Any] | None = None
-) -> Source:
+) -> SimulatorSource | EnvSource:
     """A fresh stream of episodes."""
     if world.compiled:
         simulator = attribute(world.env, "simulator")(seed)

@@ -27,6 +27,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,10 @@ def read_source(folder: str | Path) -> dict[str, Any]:
     return schema.read(schema.read_json(text, str(path)), StoredRun, str(path)).source
 
 
-def new_folder(log_dir: Path, name: str | None, model: str, fill: Callable[[Path], None]) -> Path:
+def new_folder(log_dir: Path, name: str | None, default: str, fill: Callable[[Path], None]) -> Path:
     """Create a new folder filled by ``fill``; it appears with all of its files, or not at all.
 
-    Its default name is the model's with the next unused number.
+    Without a name it is called ``default`` with the next unused number.
     """
     if name is not None and (log_dir / name).resolve().parent != log_dir.resolve():
         raise ModelError(f"the run's name {name!r} must be a plain folder name")
@@ -90,11 +91,7 @@ def new_folder(log_dir: Path, name: str | None, model: str, fill: Callable[[Path
             if not _rename(temporary, log_dir / name):
                 raise ModelError(f"{log_dir / name} exists: choose another --name, or use rpl resume {log_dir / name}")
             return log_dir / name
-        plain = "".join(c if c.isalnum() or c in "-." else "-" for c in model)
-        number = 1
-        while not _rename(temporary, log_dir / f"{plain}_{number}"):
-            number += 1
-        return log_dir / f"{plain}_{number}"
+        return next(folder for n in count(1) if _rename(temporary, folder := log_dir / f"{default}_{n}"))
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -113,22 +110,6 @@ def _rename(folder: Path, to: Path) -> bool:
             return False
         raise ModelError(f"{to} cannot be made: {error.strerror or error}") from error
     return True
-
-
-def next_folder(parent: str | os.PathLike, name: str) -> Path:
-    """The next unused ``parent/name_1``, ``parent/name_2``, …, created."""
-    parent = Path(parent)
-    parent.mkdir(parents=True, exist_ok=True)
-    taken = (p.name.removeprefix(f"{name}_") for p in parent.glob(f"{name}_*"))
-    number = max((int(n) for n in taken if n.isdecimal() and len(n) < 19), default=0)
-    while True:
-        number += 1
-        folder = parent / f"{name}_{number}"
-        try:
-            folder.mkdir()
-            return folder
-        except FileExistsError:  # another process was faster
-            continue
 
 
 FORMAT = "rpl-agent-checkpoint"
