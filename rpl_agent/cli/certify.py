@@ -200,7 +200,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
     return 0 if result["verified"] else 1
 
 
-def run_plot(arguments: argparse.Namespace) -> int:
+def run_plot(arguments: argparse.Namespace) -> None:
     from rpl_agent.cli.training import true_parameters
     from rpl_agent.pipeline import uncertainty_from
     from rpl_agent.plotting.region import plot_region
@@ -227,10 +227,9 @@ def run_plot(arguments: argparse.Namespace) -> int:
     numbers = tuple(names.index(n) for n in chosen)
     plot_region(found.region, pmdp, parameters=numbers, true_theta=theta, path=arguments.output)
     emit(arguments, {"output": arguments.output, "parameters": list(chosen)}, "region", f"wrote {arguments.output}")
-    return 0
 
 
-def run_export(arguments: argparse.Namespace) -> int:
+def run_export(arguments: argparse.Namespace) -> None:
     from rpl_agent.formats import export as writers
 
     if not (arguments.uncertain or arguments.policy_file):
@@ -246,7 +245,6 @@ def run_export(arguments: argparse.Namespace) -> int:
         written.append(arguments.policy_file)
     result = {"written": written, "lower": certificate.lower, "upper": certificate.upper}
     emit(arguments, result, "export", "wrote " + ", ".join(written))
-    return 0
 
 
 def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, Uncertainty, Certificate]:

@@ -10,8 +10,9 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from rpl_agent.cli.parser import Options, Parser, add_call, between, count, seed
 from rpl_agent.errors import ModelError, listed
 
 if TYPE_CHECKING:
+    import gymnasium as gym
     import numpy as np
 
     from rpl_agent.agent import RPLAgent
@@ -43,9 +45,19 @@ class ModelSource:
     objective: Objective
     theta: np.ndarray | None
     max_steps: int
-    kwargs: dict[str, Any] | None = None  # of an environment made in Python
+    make: Callable[..., gym.Env] | None = None  # the environment for a render_mode; None: one over the model
     options: dict[str, Any] | None = None  # for the agent, from the user's own environment
     parameters: tuple[str, ...] | None = None  # of a file, if they differ from the model's (quotients)
+
+    def env(self, render_mode: str | None = None) -> gym.Env:
+        import rpl_envs
+
+        if self.make is not None:
+            return self.make(render_mode=render_mode)
+        theta = self.require_theta("simulating your own model").tolist()
+        return rpl_envs.make_own(
+            self.pmdp, self.objective, theta, max_episode_steps=self.max_steps, render_mode=render_mode
+        )
 
     def require_theta(self, why: str) -> np.ndarray:
         if self.theta is None:
@@ -182,6 +194,7 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
             theta = pmdp.instantiate(model.theta(theta_given)).theta
         steps = arguments.max_steps or DEFAULT_STEPS
         return ModelSource(arguments.model, pmdp, objective, theta, steps, parameters=model.parameters)
+    import gymnasium as gym
     import numpy as np
 
     import rpl_envs
@@ -196,7 +209,8 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
     name = _known_id(arguments.id)
     world = rpl_envs.benchmark(name)
     theta = world.pmdp.instantiate(theta_given).theta if theta_given else np.asarray(world.theta)
-    return ModelSource(name, world.pmdp, world.objective, theta, arguments.max_steps or world.max_episode_steps)
+    steps, make = arguments.max_steps or world.max_episode_steps, partial(gym.make, name, theta=theta)
+    return ModelSource(name, world.pmdp, world.objective, theta, steps, make)
 
 
 def _known_id(text: str) -> str:
@@ -235,8 +249,10 @@ def _own_source(name: str) -> ModelSource | None:
 
     env, options = make_named(name)
     agent = RPLAgent(env=env, **options)
-    steps = (agent.world and agent.world.limit) or DEFAULT_STEPS
-    return ModelSource(absolute(name), agent.pmdp, agent.objective, None, steps, options=options)
+    steps, named = (agent.world and agent.world.limit) or DEFAULT_STEPS, absolute(name)
+    return ModelSource(
+        named, agent.pmdp, agent.objective, None, steps, lambda render_mode: make_named(named, render_mode)[0], options
+    )
 
 
 def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
@@ -256,7 +272,7 @@ def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
     if known is None:
         raise ModelError(f"the structure of {name} is unknown. Write a model, for example\n{FIRST_MODEL}")
     steps = max_steps or (env.spec.max_episode_steps if env.spec else None) or DEFAULT_STEPS
-    return ModelSource(name, known.pmdp, known.objective, None, steps)
+    return ModelSource(name, known.pmdp, known.objective, None, steps, partial(gym.make, name))
 
 
 def pairs(items: list[str], option: str, convert: type) -> dict[str, Any]:

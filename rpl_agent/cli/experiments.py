@@ -52,13 +52,12 @@ def _add_sweep(parser: Options, name: str) -> None:
     add_call(parser, getattr(import_module(API), name), HELP[name] | SWEEP)
 
 
-def run_sweep(arguments: argparse.Namespace) -> int:
+def run_sweep(arguments: argparse.Namespace) -> None:
     sweep = getattr(import_module(API), arguments.command)
     emit(arguments, call(sweep, arguments, progress=not (arguments.no_progress or arguments.json)), "sweep")
-    return 0
 
 
-def run_report(arguments: argparse.Namespace) -> int:
+def run_report(arguments: argparse.Namespace) -> None:
     from rpl_agent.experiments.api import report, report_run
     from rpl_agent.experiments.runner import ROWS
 
@@ -69,4 +68,3 @@ def run_report(arguments: argparse.Namespace) -> int:
     else:
         result = report_run(arguments.run_folder, arguments.output)
     emit(arguments, result, "report")
-    return 0

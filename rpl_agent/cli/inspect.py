@@ -326,15 +326,14 @@ def describe() -> list[dict[str, Any]]:
     return found
 
 
-def run_worlds(arguments: argparse.Namespace) -> int:
+def run_worlds(arguments: argparse.Namespace) -> None:
     worlds = [world for world in describe() if arguments.pattern.lower() in str(world["id"]).lower()]
     if not worlds:
         raise ModelError(f"no world's id contains {arguments.pattern!r}; rpl worlds lists them all")
     if arguments.json:
         emit(arguments, {"worlds": worlds}, "worlds")
-        return 0
-    _print(worlds)
-    return 0
+    else:
+        _print(worlds)
 
 
 def _print(worlds: list[dict[str, Any]]) -> None:

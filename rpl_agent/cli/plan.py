@@ -45,7 +45,7 @@ def register(commands: Any) -> None:
     add_seed(smc)
 
 
-def run_plan(arguments: argparse.Namespace) -> int:
+def run_plan(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.forecast import Sampler, forecast
     from rpl_agent.model.policy import Policy
 
@@ -72,12 +72,10 @@ def run_plan(arguments: argparse.Namespace) -> int:
         for row in found.table()
     ]
     emit(arguments, data, "plan", "\n".join(lines))
-    return 0
 
 
-def run_smc(arguments: argparse.Namespace) -> int:
+def run_smc(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.smc import check
-    from rpl_agent.cli.training import make_env
     from rpl_agent.errors import ModelError
 
     file_as_model(arguments)
@@ -89,7 +87,7 @@ def run_smc(arguments: argparse.Namespace) -> int:
     if not source.pmdp.num_parameters:
         raise ModelError("nothing is unknown: the model has no probabilistic command")
     config = config_of(arguments)
-    found = check(make_env(source), config, arguments.epsilon, budget=arguments.budget, seed=arguments.seed)
+    found = check(source.env(), config, arguments.epsilon, budget=arguments.budget, seed=arguments.seed)
     data = {
         "model": source.name, "property": source.objective.describe(), "lower": found.lower, "upper": found.upper,
         "epsilon": arguments.epsilon, "delta": config.delta, "decided": found.decided, "paths": found.paths,
@@ -98,4 +96,3 @@ def run_smc(arguments: argparse.Namespace) -> int:
         "confidence": config.confidence, "relaxation": config.relaxation, "seconds": round(found.seconds, 3),
     }  # fmt: skip
     emit(arguments, data, "statistical model checking")
-    return 0

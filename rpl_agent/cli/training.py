@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from rpl_agent.cli.parser import add_call, between, call, count, folder_name, ou
 from rpl_agent.errors import DataError
 
 if TYPE_CHECKING:
-    import gymnasium as gym
     import numpy as np
 
 
@@ -108,28 +108,6 @@ def _horizon(text: str) -> int | str:
     return int(text)
 
 
-def make_env(source: ModelSource, render_mode: str | None = None) -> gym.Env:
-    """The Gymnasium environment of a source: the registered one, or one over the user's model."""
-    import gymnasium as gym
-
-    import rpl_envs
-
-    if source.options is not None:
-        from rpl_agent.agent.world.named_env import make_named
-
-        return make_named(source.name, render_mode)[0]
-    if source.kwargs is not None:
-        return gym.make(source.name, **source.kwargs, render_mode=render_mode)
-    if source.name.startswith("rpl/"):
-        return gym.make(source.name, theta=source.theta, render_mode=render_mode)
-    if source.name in gym.registry:
-        return gym.make(source.name, render_mode=render_mode)
-    theta = source.require_theta("simulating your own model").tolist()
-    return rpl_envs.make_own(
-        source.pmdp, source.objective, theta, max_episode_steps=source.max_steps, render_mode=render_mode
-    )
-
-
 def stored_source(run_folder: str, env: str | None = None) -> ModelSource:
     """How to make the world of a run: from ``env``, or from the run folder, which never names code."""
     import gymnasium as gym
@@ -164,6 +142,7 @@ def source_of(stored: dict) -> ModelSource:
 
 def _made_in_python(run_folder: str, stored: dict) -> ModelSource:
     """The source of a run whose environment was made from an id and keywords; its model is the run's own."""
+    import gymnasium as gym
     import numpy as np
 
     import rpl_envs
@@ -173,8 +152,8 @@ def _made_in_python(run_folder: str, stored: dict) -> ModelSource:
     theta = kwargs.get("theta")
     if theta is None and name.startswith("rpl/"):
         theta = rpl_envs.benchmark(name).theta
-    truth = None if theta is None else np.asarray(theta, dtype=float)
-    return ModelSource(name, agent.pmdp, agent.objective, truth, agent.session.time_limit or 0, kwargs)
+    truth, make = None if theta is None else np.asarray(theta, dtype=float), partial(gym.make, name, **kwargs)
+    return ModelSource(name, agent.pmdp, agent.objective, truth, agent.session.time_limit or 0, make)
 
 
 def run_train(arguments: argparse.Namespace) -> int:
@@ -185,7 +164,7 @@ def run_train(arguments: argparse.Namespace) -> int:
         arguments.id = source.name  # valid from every folder
     options = {key: getattr(arguments, key) for key in source_defaults()}
     result = call(
-        train, arguments, make_env(source), source=options, config=config_of(arguments), oracle_theta=source.theta,
+        train, arguments, source.env(), source=options, config=config_of(arguments), oracle_theta=source.theta,
         options=source.options, **_view(arguments),
     )  # fmt: skip
     return _finish(arguments, result)
@@ -199,7 +178,7 @@ def run_resume(arguments: argparse.Namespace) -> int:
         resume,
         arguments,
         arguments.run_folder,
-        make_env(source),
+        source.env(),
         oracle_theta=source.theta,
         options=source.options,
         **_view(arguments),
@@ -216,25 +195,21 @@ def _finish(arguments: argparse.Namespace, result: dict) -> int:
     return 130 if result.get("interrupted") else 0
 
 
-def run_evaluate(arguments: argparse.Namespace) -> int:
+def run_evaluate(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.runs import evaluate
 
     source = stored_source(arguments.run_folder, arguments.env)
-    result = call(
-        evaluate, arguments, arguments.run_folder, make_env(source), theta=source.theta, options=source.options
-    )
+    result = call(evaluate, arguments, arguments.run_folder, source.env(), theta=source.theta, options=source.options)
     emit(arguments, result, "evaluation")
-    return 0
 
 
-def run_watch(arguments: argparse.Namespace) -> int:
+def run_watch(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.output.watch import watch
     from rpl_agent.agent.runs import load_run
 
     mode = "rgb_array" if arguments.output else "ansi"
     source = stored_source(arguments.run_folder, arguments.env)
-    env = make_env(source, render_mode=mode)
+    env = source.env(mode)
     agent = load_run(Path(arguments.run_folder), env, source.options)
     live = sys.stdout.isatty() and not arguments.json
     emit(arguments, call(watch, arguments, agent, env, arguments.run_folder, live=live), "watch")
-    return 0
