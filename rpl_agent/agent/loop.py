@@ -7,7 +7,6 @@ source ─► Experience ─► Planner.plan ─► sampling policy ─► sourc
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from rpl_agent.agent.callbacks import CallbackList
 from rpl_agent.agent.exploration import SamplingGoal, block_of
@@ -21,9 +20,6 @@ from rpl_agent.evidence.counts import next_share
 from rpl_agent.model import Policy
 from rpl_agent.pipeline import timed
 
-if TYPE_CHECKING:
-    from rpl_agent.agent.rpl import RPLAgent  # for types only: the agent imports this file
-
 #: A run ends with a proof if it has at most this many inequalities (seconds); `rpl certify RUN` has no limit.
 PROVED = 250_000
 #: The largest progress that a run with a gap to stop at reports, because it may still take longer.
@@ -31,10 +27,11 @@ NEARLY = 0.9
 
 
 class Loop:
-    """One call of `learn`."""
+    """One call of `learn` of the agent that the callbacks observe."""
 
-    def __init__(self, agent: RPLAgent, callbacks: CallbackList, view: views.View):
-        self._agent, self._session, self._callbacks, self._view = agent, agent.session, callbacks, view
+    def __init__(self, callbacks: CallbackList, view: views.View):
+        self._callbacks, self._view = callbacks, view
+        self._agent, self._session = callbacks.agent, callbacks.agent.session
 
     def run(self, source: Stream, target: Target, interrupt: Interrupt) -> None:
         session, callbacks = self._session, self._callbacks

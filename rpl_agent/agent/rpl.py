@@ -270,7 +270,6 @@ class RPLAgent(Queries):
         self._logger = views.open_logs(self._logger, self.run_folder, session)
         callbacks = self._callbacks(callback, target)
         view = views.make_view(progress_bar, self.verbose)
-        loop = Loop(self, callbacks, view)
         session.interrupted = False
         session.clock.begin(session.steps)
         callbacks.init_callback(self)
@@ -279,7 +278,7 @@ class RPLAgent(Queries):
             with Interrupt(view.message) as interrupt:  # until the last save
                 try:
                     callbacks.on_training_start({"self": self}, {})
-                    loop.run(self._open_source(), target, interrupt)
+                    Loop(callbacks, view).run(self._open_source(), target, interrupt)
                     self.mode = "robust"
                     with timed(session.planner.seconds, "logging"):
                         callbacks.on_training_end()
