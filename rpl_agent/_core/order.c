@@ -6,20 +6,24 @@
 /* The mark of a state that is not to be put in order (again). Others count the transitions into them. */
 #define NO_WAIT -1
 
-/* Writes `waits` (count); how many states there are to order, or -1 if one loops and may also leave. */
-static int64_t count_waits(const graph *g, const bool *decided, int32_t *waits)
+/* Writes `waits` (count); how many states there are to order, or -1 if one loops and may also leave. *forward:
+ * every transition leads to a larger number, as in models built step by step, so that none needs to be waited for. */
+static int64_t count_waits(const graph *g, const bool *decided, int32_t *waits, bool *forward)
 {
-    int64_t open = 0;
+    int64_t open = 0, back = 0;
     for (int64_t s = 0; s < g->count; s++) {
         int64_t loops = 0, first = g->row_ptr[g->state_ptr[s]], last = g->row_ptr[g->state_ptr[s + 1]];
-        for (int64_t e = first; e < last && !decided[s]; e++)
+        for (int64_t e = first; e < last && !decided[s]; e++) {
             loops += g->successor[e] == s;
+            back += g->successor[e] < s;
+        }
         if (loops > 0 && loops < last - first)
             return -1;
         waits[s] = decided[s] || loops > 0 ? NO_WAIT : 0;
         open += waits[s] == 0;
     }
-    for (int64_t s = 0; s < g->count; s++)
+    *forward = back == 0;
+    for (int64_t s = 0; !*forward && s < g->count; s++)
         for (int64_t e = g->row_ptr[g->state_ptr[s]]; waits[s] != NO_WAIT && e < g->row_ptr[g->state_ptr[s + 1]]; e++)
             waits[g->successor[e]] += waits[g->successor[e]] != NO_WAIT;
     return open;
@@ -38,8 +42,12 @@ static void put_in_order(const graph *g, int64_t i, int64_t passed, int32_t *wai
 
 int64_t forward_order(const graph *g, const bool *decided, int64_t *order, int64_t *next, int32_t *waits)
 {
-    int64_t open = count_waits(g, decided, waits), left = open;
-    for (int64_t begin = 0; begin < g->count && open >= 0; begin += PART) {
+    bool forward = false;
+    int64_t open = count_waits(g, decided, waits, &forward), left = open;
+    for (int64_t s = 0; forward && s < g->count; s++)
+        if (waits[s] == 0)
+            order[--left] = s;
+    for (int64_t begin = 0; !forward && begin < g->count && open >= 0; begin += PART) {
         int64_t end = begin + PART < g->count ? begin + PART : g->count, tail = 0;
         for (int64_t s = begin; s < end; s++)
             if (waits[s] == 0) {

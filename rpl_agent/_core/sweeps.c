@@ -13,6 +13,8 @@
 
 /* Rows up to this length share one distribution in the backward pass. */
 #define SHARED_LIMIT 48
+/* Rows up to this length are sorted without branches. */
+#define RANK_LIMIT 8
 
 /* ---------------------------------------------------------------------- rows alone */
 
@@ -215,39 +217,67 @@ typedef struct bracket {
     double low, high;
 } bracket;
 
-/* Bounds of an interval row by one distribution for both sides; false where that does not apply. */
-static bool shared_bounds(int64_t a, int64_t b, const double *low, const double *high, bool maximise,
-                          const interval_rows *in, entry *entries, bracket *q)
+/* A transition of an interval row: both values of its successor, and the bounds of its probability. */
+typedef struct target {
+    double low, high, lower, upper;
+} target;
+
+/* By the side on which nature's distribution must be optimal, equal values as they come: short rows by counting how
+ * many come before each, so that no branch depends on the values. */
+INLINE void sort_targets(const int64_t n, bool maximise, const target *found, target *sorted)
 {
-    const int64_t n = b - a;
-    bool finite = sort_row(a, b, maximise ? high : low, INFINITY, maximise ? -1.0 : 1.0, in, entries) == n;
-    double rest = 1.0;
-    for (int64_t t = a; t < b; t++) {
-        finite = finite && high[in->successor[t]] < INFINITY;
-        rest -= in->lower[in->expression[t]];
+    if (n > RANK_LIMIT) {
+        for (int64_t i = 0, j; i < n; i++) {
+            for (j = i; j > 0 && (maximise ? sorted[j - 1].high < found[i].high : sorted[j - 1].low > found[i].low); j--)
+                sorted[j] = sorted[j - 1];
+            sorted[j] = found[i];
+        }
+        return;
     }
-    if (!(finite && rest > 1e-9))
+    int64_t rank[RANK_LIMIT] = {0};
+    for (int64_t j = 1; j < n; j++)
+        for (int64_t i = 0; i < j; i++) {
+            int64_t before = maximise ? found[j].high > found[i].high : found[j].low < found[i].low;
+            rank[i] += before;
+            rank[j] += 1 - before;
+        }
+    for (int64_t i = 0; i < n; i++)
+        sorted[rank[i]] = found[i];
+}
+
+/* Bounds of an interval row by one distribution for both sides; false where that does not apply. */
+INLINE bool shared_bounds(const int64_t n, int64_t a, const double *low, const double *high, bool maximise,
+                          const interval_rows *in, bracket *q)
+{
+    target found[SHARED_LIMIT], sorted[SHARED_LIMIT];
+    bool usual = true;
+    double rest = 1.0;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t j = in->successor[a + i], f = in->expression[a + i];
+        found[i] = (target){low[j], high[j], in->lower[f], in->upper[f]};
+        usual &= (found[i].high < INFINITY) & (found[i].upper > 0.0);
+        rest -= found[i].lower;
+    }
+    if (!(usual && rest > 1e-9))
         return false;
-    int32_t first = in->successor[entries[0].transition];
-    double bottom_low = low[first], bottom_high = high[first], gain_low = 0.0, gain_high = 0.0, span = 0.0;
+    sort_targets(n, maximise, found, sorted);
+    double bottom_low = sorted[0].low, bottom_high = sorted[0].high, gain_low = 0.0, gain_high = 0.0, span = 0.0;
     bool equal = true;
     for (int64_t k = 0; k < n; k++) {
-        const entry *e = entries + k;
-        double share = smaller(e->upper - e->lower, rest);
+        const target *e = sorted + k;
+        double share = smaller(e->upper - e->lower, rest), x = e->low - bottom_low, y = e->high - bottom_high;
         rest -= share;
         share += e->lower;
-        double x = low[in->successor[e->transition]], y = high[in->successor[e->transition]];
-        /* of both sides: one may be flat */
-        span = larger(larger(span, fabs(x - bottom_low)), fabs(y - bottom_high));
-        gain_low += share * (x - bottom_low);
-        gain_high += share * (y - bottom_high);
-        equal = equal && x == bottom_low && y == bottom_high;
+        span = larger(larger(span, fabs(x)), fabs(y)); /* of both sides: one may be flat */
+        gain_low += share * x;
+        gain_high += share * y;
+        equal &= (x == 0.0) & (y == 0.0);
     }
     if (!(rest < 1e-12))
         return false;
     q->low = bottom_low;
     q->high = bottom_high;
-    if (equal && gain_low == 0.0 && gain_high == 0.0) /* whatever the distribution, the value is exact */
+    if (equal) /* whatever the distribution, the value is exact */
         return true;
     /* three times the margin of `fill_row`, whose sums are formed in another order */
     double margin = 3.0 * UNIT_ROUNDOFF * ((6.0 * n + 12.0) * span + FAINT) + 3.0 * rest * span;
@@ -256,6 +286,22 @@ static bool shared_bounds(int64_t a, int64_t b, const double *low, const double 
     q->low -= margin + 6.0 * UNIT_ROUNDOFF * fabs(q->low);
     q->high += margin + 6.0 * UNIT_ROUNDOFF * fabs(q->high);
     return true;
+}
+
+/* The same with code for the lengths of most rows. */
+static bool shared_of_length(int64_t a, int64_t b, const double *low, const double *high, bool maximise,
+                             const interval_rows *in, bracket *q)
+{
+    switch (b - a) {
+    case 3:
+        return shared_bounds(3, a, low, high, maximise, in, q);
+    case 4:
+        return shared_bounds(4, a, low, high, maximise, in, q);
+    case 6:
+        return shared_bounds(6, a, low, high, maximise, in, q);
+    default:
+        return shared_bounds(b - a, a, low, high, maximise, in, q);
+    }
 }
 
 /* The other side of a region's row, from the outward bound q that a query found up to `width`; inf: unknown. */
@@ -321,7 +367,7 @@ INLINE bracket both_bounds(int kind, int64_t a, int64_t b, const double *low, co
                              pair_bound(high[j], high[k], f, g, in->lower, in->upper, maximise, true)};
     } else if (kind == INTERVAL && b - a <= SHARED_LIMIT) {
         bracket q;
-        if (shared_bounds(a, b, low, high, maximise, in, memory->entries, &q))
+        if (shared_of_length(a, b, low, high, maximise, in, &q))
             return q;
     }
     return in_turn(kind, a, b, low, high, maximise, in, set, memory, vertex);

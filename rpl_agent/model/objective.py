@@ -228,7 +228,7 @@ class Objective:
         if self.kind is Kind.INSTANT:
             final = np.array(pmdp.rewards[self.reward_name].state, dtype=np.float64)
             return Task(timed, target, avoid, np.zeros(pmdp.num_rows), final)
-        reward = pmdp.row_reward(self.reward_name).copy()
+        reward = pmdp.row_reward(self.reward_name)
         reward[target[pmdp.row_state]] = 0.0
         if not np.isfinite(reward).all():
             row = int(np.flatnonzero(~np.isfinite(reward))[0])
@@ -273,9 +273,9 @@ class Objective:
         at most r per step the error of values is at most 2^-50 r / (1 − γ) and |γ − g^n| r / (1 − γ)², because
         |γ^t − g^(n t)| ≤ t γ^(t−1) |γ − g^n| for the larger of the two factors.
         """
-        late = int(pmdp.has_random_start) + pmdp.is_silent[pmdp.row_state]
-        if self.discount == 1.0 or not late.any():
+        if self.discount == 1.0 or not (pmdp.has_random_start or pmdp.is_silent.any()):
             return reward, 0.0
+        late = int(pmdp.has_random_start) + pmdp.is_silent[pmdp.row_state]
         scaled = reward / discount**late
         most = pmdp.solver_steps_per_step * Fraction(float(np.abs(scaled).max(initial=0.0)))
         wanted, given = Fraction(self.discount), Fraction(discount) ** pmdp.solver_steps_per_step

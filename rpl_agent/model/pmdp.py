@@ -203,9 +203,9 @@ class ParametricMDP:
         return np.repeat(np.arange(self.num_rows, dtype=np.int32), np.diff(self.row_ptr))
 
     def row_reward(self, name: str) -> np.ndarray:
-        """(R,) reward paid when row r is taken; the least if it depends on parameters."""
+        """(R,) reward paid when row r is taken, a new array; the least if it depends on parameters."""
         reward = self.rewards[name]
-        return reward.state[self.row_state] + reward.row
+        return np.repeat(reward.state, np.diff(self.state_ptr)) + reward.row
 
     def find_row(self, state: int, action: int) -> int:
         """Row of (state, action id), or −1."""

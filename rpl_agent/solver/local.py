@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 
 from rpl_agent._core import Struct, core, read_only
-from rpl_agent.model import best_rows
+from rpl_agent.model import best_rows, gather
 from rpl_agent.relaxations.base import INTERVAL, POINT, CompiledSet, compiled_set, row_arrays, workspace
 from rpl_agent.solver.graph import ModelGraph, graph_bounds, model_graph, moves, staying_rows
 from rpl_agent.solver.problem import FIXED_AGENT, Problem
@@ -26,6 +26,8 @@ FACTOR_LIMIT = 120_000
 _RELAX_SWEEPS = 2_000
 #: refinement steps on the factors of another chain, the least gain of each, and changes that may be rounding
 STALE_STEPS, STALE_GAIN, REFINED = 12, 8.0, 1e-13
+#: another chain's order of elimination is given up where factors have this many times its non-zeros
+MORE_FILL = 2
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
@@ -47,7 +49,7 @@ class Local:
     agent: int
     maximise: bool
     gamma: float
-    factors: dict[str, Any] = field(default_factory=dict, compare=False)  # the last factorised chain
+    factors: dict[str, Any] = field(default_factory=dict, compare=False)  # of the last chain, order of the first
 
     @classmethod
     def of(cls, problem: Problem, states: np.ndarray) -> Local:
@@ -277,33 +279,56 @@ class Local:
             core.chain_residual(len(rhs), indptr, indices, data, rhs, x, out)
             return out
 
-        factor, pattern = self.factors.get("factor"), self.factors.get("pattern")
-        if factor is not None and pattern is not None and all(map(np.array_equal, pattern, (indptr, indices))):
-            x = _refined(factor, missing, start, accuracy)
+        solve, pattern = self.factors.get("solve"), self.factors.get("pattern")
+        if solve is not None and pattern is not None and all(map(np.array_equal, pattern, (indptr, indices))):
+            x = _refined(solve, missing, start, accuracy)
             if x is not None:
                 return x
-        self.factors.update(factor=None, pattern=(indptr, indices))
+        solve = self._factorised(indptr, indices, data)
+        self.factors.update(solve=solve, pattern=(indptr, indices))
+        if solve is None:
+            return None
+        x = solve(rhs)
+        return x + solve(missing(x))
+
+    def _factorised(
+        self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray
+    ) -> Callable[[np.ndarray], np.ndarray] | None:
+        """b to x with (I - gamma P) x = b, None if that is singular.
+
+        Chains of one model share the order of the first: finding one is more than half of a factorisation.
+        """
+        n, known = len(indptr) - 1, self.factors.get("order")
+        if known is not None:
+            order, place, fill = known
+            entries, indptr = gather(indptr, order)
+            indices, data = place[indices[entries]], data[entries]
         # the transpose, column by column; a copy, because summing writes into some of the arrays
-        matrix = scipy.sparse.csc_array((data, indices, indptr), shape=(len(rhs), len(rhs)), copy=True)
+        matrix = scipy.sparse.csc_array((data, indices, indptr), shape=(n, n), copy=True)
         matrix.sum_duplicates()
-        try:
+        try:  # rows have few entries: no supernodes
             factor = scipy.sparse.linalg.splu(
-                matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.1, options={"SymmetricMode": True}
-            )
+                matrix, permc_spec="MMD_AT_PLUS_A" if known is None else "NATURAL", diag_pivot_thresh=0.1, relax=1,
+                panel_size=1, options={"SymmetricMode": True},
+            )  # fmt: skip
         except RuntimeError:  # singular: some play of the chain never ends
             return None
-        self.factors["factor"] = factor
-        x = factor.solve(rhs, trans="T")
-        return x + factor.solve(missing(x), trans="T")
+        if known is None:
+            self.factors["order"] = (np.argsort(factor.perm_c), factor.perm_c, factor.nnz)
+            return lambda b: factor.solve(b, trans="T")
+        if factor.nnz > MORE_FILL * fill:  # another order suits this chain better
+            del self.factors["order"]
+        return lambda b: factor.solve(b[order], trans="T")[place]
 
 
 def _refined(
-    factor: Any, missing: Callable[[np.ndarray], np.ndarray], x: np.ndarray, accuracy: float
-) -> np.ndarray | None:
+    solve: Callable[[np.ndarray], np.ndarray], missing: Callable[[np.ndarray], np.ndarray], x: np.ndarray,
+    accuracy: float,
+) -> np.ndarray | None:  # fmt: skip
     """Iterative refinement with the factors of a similar chain, to an accuracy or rounding; None if too slow."""
     last = np.inf
     for _ in range(STALE_STEPS):
-        change = factor.solve(missing(x), trans="T")
+        change = solve(missing(x))
         x = x + change
         size, moved = float(np.abs(x).max()), float(np.abs(change).max())
         if moved <= accuracy * size or (moved <= REFINED * size and not moved < last / STALE_GAIN):
@@ -405,7 +430,6 @@ def collapse(local: Local) -> Quotient | None:
         local, states=np.arange(live), exits=np.arange(len(names) - live + m), row_of=np.arange(len(order)),
         transition_of=np.arange(len(picks)), state_ptr=state_ptr, row_ptr=row_ptr,
         successor=read_only(class_of[successor[picks]], np.int32), expression=read_only(expression[picks], np.int32),
-        reward=reward[order],
-        weights=np.ones(len(order)), agent=direction,
+        reward=reward[order], weights=np.ones(len(order)), agent=direction, factors={},
     )  # fmt: skip
     return Quotient(quotient, class_of, np.arange(live, len(names)))
