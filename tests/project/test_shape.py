@@ -31,11 +31,11 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_871,
-    "rpl_agent": 1_657,
+    "rpl_agent": 1_645,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 6_988,
+    "rpl_agent/agent": 6_875,
     "rpl_agent/baselines": 1_083,
-    "rpl_agent/cli": 1_656,
+    "rpl_agent/cli": 1_639,
     "rpl_agent/coupled": 1_818,
     "rpl_agent/evidence": 1_163,
     "rpl_agent/experiments": 2_077,
@@ -46,7 +46,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/proof": 730,
     "rpl_agent/regions": 1_910,
     "rpl_agent/relaxations": 983,
-    "rpl_agent/solver": 2_736,
+    "rpl_agent/solver": 2_760,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_404
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_286
 
 
 def test_folders_are_not_crowded():
