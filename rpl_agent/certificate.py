@@ -6,9 +6,9 @@ import json
 import math
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -181,11 +181,11 @@ class Certificate:
 @cache
 def versions() -> dict[str, str]:
     """Versions that affect the numbers, for the record."""
+    from importlib.metadata import PackageNotFoundError, version  # which imports `email` and `socket`
+
     own = sys.modules[__name__.partition(".")[0]]  # the running code: an editable install may report an older version
     found = {"python": platform.python_version(), "rpl-agent": own.__version__}
     for package in ("numpy", "scipy", "highspy", "gymnasium"):
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found

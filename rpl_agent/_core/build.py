@@ -20,8 +20,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import cffi
-
 HERE = Path(__file__).resolve().parent
 #: Every operation is rounded once, on every platform: no fused multiply-add, no reordering. Bounds rely on it.
 FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fPIC", "-shared", "-pthread"]
@@ -81,6 +79,8 @@ def declarations() -> str:
 
 
 def _write_bindings(path: Path) -> None:
+    import cffi  # most processes find the library and its bindings
+
     builder = cffi.FFI()
     builder.set_source(path.stem, None)
     builder.cdef(re.sub(r"\bOPTIONAL\b", "", declarations()))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -178,6 +177,8 @@ def solve_both(
     # Sets that are queried through the protocol may keep state (such as a linear program): one at a time.
     if relaxation.pmdp.num_transitions < TWO_CORES or relaxation.compiled() is None or threads() == 1:
         return calls[0](), calls[1]()
+    from concurrent.futures import ThreadPoolExecutor
+
     _ = Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure  # needed by both, computed once
     with ThreadPoolExecutor(1) as helper:
         other = helper.submit(calls[1])

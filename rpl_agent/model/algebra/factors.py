@@ -23,7 +23,6 @@ from math import gcd, lcm, log
 
 import numpy as np
 import scipy
-from numpy.polynomial import polynomial
 
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
@@ -364,10 +363,10 @@ def _line(form: Integers, middle: list[Fraction], direction: list[int]) -> np.nd
 def _square_free(line: np.ndarray) -> np.ndarray:
     """The polynomial in one variable divided by its common divisor with its derivative: the same roots, each once."""
     line = np.array([Fraction(c) for c in line], dtype=object)
-    common, other = line, polynomial.polyder(line)
+    common, other = line, np.polynomial.polynomial.polyder(line)
     while other.any():
-        common, other = other, polynomial.polydiv(common, other)[1]
-    return polynomial.polydiv(line, common)[0]
+        common, other = other, np.polynomial.polynomial.polydiv(common, other)[1]
+    return np.polynomial.polynomial.polydiv(line, common)[0]
 
 
 # ---------------------------------------------------------------------- signs on the domain
