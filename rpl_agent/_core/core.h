@@ -977,18 +977,23 @@ void visit_forward(int64_t count, const int64_t *order, const bool *stopped, con
 void visit_steps(int64_t states, int64_t steps, const bool *stopped, const row_chances *chances, const int64_t *rows,
                  double *mass, double *visits);
 
+/* reached[k] (S): marks undecided states that are reached with k steps to go, from those marked on entry. */
+void reach_steps(const step_rules *rules, const bool *decided, const row_chances *chances, bool *reached);
+
 /* v[k + 1] (S) and g[k + 1] (S, r): value and gradient of what is played, from those of k steps. */
 void expand_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
                   double gamma, double *v, double *g);
 
 /* out[k] (S) >= sign (T U_k - U_(k+1)) for all |y| <= 1, U_k = u[k] + g[k].y, or 0 where that is enough: <= 0 proves the
- * inequality. Scratch: 2 r + 2 r r. */
-void step_residuals(const step_rules *rules, const row_chances *chances, const double *reward, double gamma,
-                    double sign, double *u, const double *g, double *scratch, double *out);
+ * inequality. 0 in states that are decided or not in scope[k + 1] (S), inf where a play leaves the scope before a decided
+ * state. Scratch: 2 r + 2 r r. */
+void step_residuals(const step_rules *rules, const bool *decided, const bool *scope, const row_chances *chances,
+                    const double *reward, double gamma, double sign, double *u, const double *g, double *scratch,
+                    double *out);
 
-/* slack[k] (S), 0 for k = 0, with which u[k] = v[k] + sign slack[k] satisfies its inequality: what it misses it by and
- * `rounding` times the largest value. Scratch: u (steps + 1, S), 2 r + 2 r r. */
-void raise_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
+/* slack[k] (S), 0 for k = 0 and outside scope[k] (S), with which u[k] = v[k] + sign slack[k] satisfies its inequality: what
+ * it misses it by and `rounding` times the largest value. Scratch: u (steps + 1, S), 2 r + 2 r r. */
+void raise_steps(const step_rules *rules, const bool *scope, const row_chances *chances, const double *reward,
                  double gamma, double sign, double rounding, const double *v, const double *g, double *slack, double *u,
                  double *scratch);
 

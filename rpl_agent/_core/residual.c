@@ -351,18 +351,21 @@ void expand_backward(int64_t count, const int64_t *order, const choice *agent, c
     }
 }
 
+/* Marks the successors of what is played. */
+static void mark_successors(group played, const row_chances *chances, bool *reached)
+{
+    for (int64_t row = played.first; row < played.last; row++)
+        for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
+            if (!played.weights || played.weights[row] != 0.0)
+                reached[chances->successor[t]] = true;
+}
+
 void reach_forward(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
                    bool *reached)
 {
-    for (int64_t at = count - 1; at >= 0; at--) {
-        if (!reached[order[at]])
-            continue;
-        group played = played_in(agent, order[at]);
-        for (int64_t row = played.first; row < played.last; row++)
-            for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
-                if (!played.weights || played.weights[row] != 0.0)
-                    reached[chances->successor[t]] = true;
-    }
+    for (int64_t at = count - 1; at >= 0; at--)
+        if (reached[order[at]])
+            mark_successors(played_in(agent, order[at]), chances, reached);
 }
 
 /* ---------------------------------------------------------------------- finite horizons */
@@ -421,6 +424,20 @@ static choice at_step(const step_rules *rules, int64_t k)
     return agent;
 }
 
+void reach_steps(const step_rules *rules, const bool *decided, const row_chances *chances, bool *reached)
+{
+    const int64_t states = rules->states;
+    for (int64_t k = rules->steps - 1; k >= 0; k--) {
+        const choice agent = at_step(rules, k);
+        bool *after = reached + k * states;
+        for (int64_t s = 0; s < states; s++)
+            if (after[states + s] && !decided[s])
+                mark_successors(played_in(&agent, s), chances, after);
+        for (int64_t s = 0; s < states; s++)
+            after[s] = after[s] && !decided[s];
+    }
+}
+
 void expand_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
                   double gamma, double *v, double *g)
 {
@@ -438,15 +455,33 @@ void expand_steps(const step_rules *rules, const bool *decided, const row_chance
     }
 }
 
-void step_residuals(const step_rules *rules, const row_chances *chances, const double *reward, double gamma,
-                    double sign, double *u, const double *g, double *scratch, double *out)
+/* Whether all that is played leads to states that are decided or in the scope. */
+static bool stays_inside(group played, const row_chances *chances, const bool *decided, const bool *scope)
+{
+    for (int64_t row = played.first; row < played.last; row++)
+        for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
+            if ((!played.weights || played.weights[row] != 0.0) && !decided[chances->successor[t]]
+                && !scope[chances->successor[t]])
+                return false;
+    return true;
+}
+
+void step_residuals(const step_rules *rules, const bool *decided, const bool *scope, const row_chances *chances,
+                    const double *reward, double gamma, double sign, double *u, const double *g, double *scratch,
+                    double *out)
 {
     const int64_t states = rules->states, size = states * chances->r;
-    for (int64_t k = 0; k < rules->steps; k++) {
+    for (int64_t k = 0; k < rules->steps; k++, scope += states, out += states) {
         const affine_functions functions = {u + (k + 1) * states, g + (k + 1) * size, u + k * states, g + k * size};
         const choice agent = at_step(rules, k);
-        for (int64_t s = 0; s < states; s++)
-            out[k * states + s] = state_residual(s, &agent, chances, reward, gamma, sign, true, &functions, scratch);
+        for (int64_t s = 0; s < states; s++) {
+            out[s] = 0.0;
+            if (decided[s] || !scope[states + s])
+                continue;
+            out[s] = stays_inside(played_in(&agent, s), chances, decided, scope)
+                         ? state_residual(s, &agent, chances, reward, gamma, sign, true, &functions, scratch)
+                         : INFINITY;
+        }
     }
 }
 
@@ -463,7 +498,7 @@ static double error_share(int64_t rows, const row_chances *chances)
     return chances->bend ? share : 0.0;
 }
 
-void raise_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
+void raise_steps(const step_rules *rules, const bool *scope, const row_chances *chances, const double *reward,
                  double gamma, double sign, double rounding, const double *v, const double *g, double *slack, double *u,
                  double *scratch)
 {
@@ -487,7 +522,7 @@ void raise_steps(const step_rules *rules, const bool *decided, const row_chances
             functions.u[s] = value[s];
             /* raising u(s) lowers the residuals of s by as much, up to a share and to rounding, which the margin covers;
              * where the share is large it is raised again */
-            for (int round = 0; round < (share < 0.5 ? 1 : RAISES) && !decided[s]; round++) {
+            for (int round = 0; round < (share < 0.5 ? 1 : RAISES) && scope[(k + 1) * states + s]; round++) {
                 missed = state_residual(s, &agent, chances, reward, gamma, sign, false, &functions, scratch);
                 if (!(missed > 0.0))
                     break;

@@ -116,7 +116,7 @@ class AffineBound:
     values: np.ndarray  # (S,) v; with a horizon (H + 1, S), row k for k steps to go, and so are the others
     gradient: np.ndarray  # (S, r) g, in the coordinates y of the frame
     slack: np.ndarray  # (S,) e ≥ 0
-    scope: np.ndarray  # (S,) bool, the states that the bound covers
+    scope: np.ndarray  # (S,) bool, the states that the bound covers: of a policy those that it reaches
 
     @cached_property
     def moved(self) -> np.ndarray:
@@ -285,7 +285,7 @@ def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
             return [f"{name} is not an array of {expected} finite numbers"]
     if (bound.slack < 0.0).any():
         return ["a slack is negative"]
-    if bound.scope.shape != (pmdp.num_states,) or bound.scope.dtype != bool:
+    if bound.scope.shape != shape or bound.scope.dtype != bool:
         return ["the scope is not a set of states"]
     if bound.policy is not None:
         bound.policy.check(pmdp)
@@ -330,11 +330,11 @@ def _steps(bound: AffineBound, problem: Problem) -> list[str]:
         return [f"the decided state {known[np.argmax(wrong)]} has a wrong value"]
     missed, r = np.empty_like(u[1:]), bound.frame.dimension
     core.step_residuals(
-        rules_of(problem, bound.policy), chances_of(problem, bound.frame), problem.reward, problem.gamma,
-        bound.side.value, u, np.ascontiguousarray(g), np.empty(2 * r + 2 * r * r), missed,
+        rules_of(problem, bound.policy), decided, bound.scope, chances_of(problem, bound.frame), problem.reward,
+        problem.gamma, bound.side.value, u, np.ascontiguousarray(g), np.empty(2 * r + 2 * r * r), missed,
     )  # fmt: skip
-    bad = ~decided & ~(missed <= 0.0)
-    if bad.any():
-        k, state = np.argwhere(bad)[0]
-        return [f"{k + 1} steps to go: the inequality of state {state} may fail"]
-    return []
+    bad = np.argwhere(~(missed <= 0.0))
+    if len(bad):
+        k, state = bad[0]
+        return [f"{k + 1} steps to go: the inequality of state {state} may fail, or the play leaves the scope"]
+    return [] if bound.scope[-1, problem.pmdp.initial_state] else ["the initial state is outside the scope"]

@@ -18,7 +18,7 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.coupled.affine import AffineBound, AffineProof, Side, excess, row_excess
-from rpl_agent.coupled.expansion import StepExpansion, ValueExpansion, expansion_of, greedy_rules, known_chain
+from rpl_agent.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of, greedy_rules, known_chain
 from rpl_agent.likelihood.blocks import factorisation
 from rpl_agent.model import Nature, Objective, Policy, best_rows
 from rpl_agent.regions.base import Region, checked_directions
@@ -33,8 +33,6 @@ from rpl_agent.solver.problem import Problem
 ROUNDS, OVERPAID = 12, 0.05
 #: upper limit on the remaining share
 MOST_LEFT = 0.9
-#: added to that, relative to the values: more than the rounding error of one step
-ROUNDING = 1e-14
 #: an excess below this share of the first one is left to the factor
 NEGLIGIBLE = 1e-6
 #: a slack above this multiple of the values is useless

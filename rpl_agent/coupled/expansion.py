@@ -276,7 +276,7 @@ def _never_ending(
 
 
 # ---------------------------------------------------------------------- finite horizons
-#: added per step to the excess, relative to the values
+#: added to the excess of a step, relative to the values: more than its rounding error
 ROUNDING = 1e-14
 
 
@@ -315,10 +315,12 @@ class StepExpansion:
     def bound(self, side: Side, every_policy: bool) -> AffineBound:
         """A bound with these gradients, for the policy or for all, still to be checked."""
         problem, policy, r = self.problem, None if every_policy else self.policy, self.frame.dimension
-        slack = np.empty_like(self.values)
+        rules, chances, decided = rules_of(problem, policy), chances_of(problem, self.frame), problem.task.decided
+        slack, scope = np.empty_like(self.values), np.tile(~decided & every_policy, (len(self.values), 1))
+        scope[-1, problem.pmdp.initial_state] = True
+        core.reach_steps(rules, decided, chances, scope)
         core.raise_steps(
-            rules_of(problem, policy), problem.task.decided, chances_of(problem, self.frame), problem.reward,
-            problem.gamma, side.value, ROUNDING, self.values, self.gradient, slack, np.empty_like(slack),
-            np.empty(2 * r + 2 * r * r),
+            rules, scope, chances, problem.reward, problem.gamma, side.value, ROUNDING, self.values, self.gradient,
+            slack, np.empty_like(slack), np.empty(2 * r + 2 * r * r),
         )  # fmt: skip
-        return AffineBound(side, policy, self.frame, self.values, self.gradient, slack, ~problem.task.decided)
+        return AffineBound(side, policy, self.frame, self.values, self.gradient, slack, scope)

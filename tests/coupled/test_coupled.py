@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from rpl_agent._core import core
 from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
 from rpl_agent.coupled.affine import chances_of, choice_of, excess, row_excess
 from rpl_agent.coupled.bounds import Slab, find_bound
-from rpl_agent.coupled.expansion import expansion_of
+from rpl_agent.coupled.expansion import StepExpansion, expansion_of, greedy_rules
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Objective, Policy, Sense
 from rpl_agent.pipeline import Config, certify
@@ -196,7 +197,8 @@ def test_the_curvature_of_rows_is_that_of_the_largest_eigenvalue(r, kind):
             for raised, passes in ((out[0] * (1 + 1e-9) + 1e-11, True), (largest * (1 - 1e-6) - 1e-12, False)):
                 upper, missed = np.vstack([u, u + sign * raised * np.eye(3)[0]]), np.empty((1, 3))
                 gradient = np.zeros((2, 3, r))
-                core.step_residuals(rules, chances, np.zeros(3), 1.0, sign, upper, gradient, scratch, missed)
+                scope = np.zeros(3, bool), np.ones((2, 3), bool)
+                core.step_residuals(rules, *scope, chances, np.zeros(3), 1.0, sign, upper, gradient, scratch, missed)
                 assert (missed[0, 0] <= 0.0) == passes
 
 
@@ -325,6 +327,28 @@ def test_nothing_false_passes(name):
             value = exact_value(pmdp, problem.objective, theta, wrong.policy)
             assert Fraction(claim) >= value if bound.side is Side.UPPER else Fraction(claim) <= value
     assert refused > 0
+
+
+@pytest.mark.parametrize("policy", ["rules", "uniform"])
+def test_the_bound_of_a_policy_needs_only_what_it_reaches(policy):
+    """With a horizon: numbers elsewhere do not matter, and nothing that is reached can be left out."""
+    left_out = 0
+    for seed, objective in product(range(4), objectives()[-2:]):
+        pmdp, region, relaxation = prepared(seed, seed % 2 == 0, True, "intervals", 0.05)
+        problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
+        frame, proof = frame_of(region, pmdp.table.reduction.weights), AffineProof(problem, region)
+        rules = greedy_rules(problem, frame) if policy == "rules" else Policy.uniform(pmdp)
+        bound = StepExpansion.of(problem, frame, rules).bound(Side.own(objective.sense), False)
+        assert not proof.issues(bound)
+        elsewhere = ~bound.scope & ~problem.task.decided
+        elsewhere[0] = False
+        left_out += elsewhere.sum()
+        assert not proof.issues(replace(bound, values=np.where(elsewhere, 77.0, bound.values)))
+        for k, state in np.argwhere(bound.scope).tolist():
+            scope = bound.scope.copy()
+            scope[k, state] = False
+            assert any("scope" in issue for issue in proof.issues(replace(bound, scope=scope)))
+    assert left_out > 0
 
 
 def test_plays_that_never_end_need_a_proof():
