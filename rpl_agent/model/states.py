@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -71,20 +71,6 @@ def paying(successor: Hashable, **extra: float) -> Hashable:
     return Paid(successor, amounts) if amounts else successor
 
 
-class NamedStates(Protocol):
-    """Values of all states."""
-
-    def find(self, value: Any) -> int:
-        """Index of the state with this value, or −1."""
-        ...
-
-    def value(self, index: int) -> Any: ...
-
-    def fingerprint(self) -> bytes:
-        """Equal for equal values in equal order, in every process."""
-        ...
-
-
 def canonical(value: Any, names: Sequence[str] = ()) -> Hashable:
     """A value as plain Python numbers, strings and tuples; mappings by ``names`` or by their sorted keys."""
     if isinstance(value, np.ndarray):
@@ -128,6 +114,7 @@ class ListedStates:
         return index
 
     def find(self, value: Any) -> int:
+        """Index of the state with this value, or −1."""
         try:
             found = self._index.get(value, UNKNOWN)
         except TypeError:  # arrays and mappings are not hashable
@@ -145,6 +132,7 @@ class ListedStates:
         return self.values[index]
 
     def fingerprint(self) -> bytes:
+        """Equal for equal values in equal order, in every process."""
         text = repr([canonical(value, self.names) for value in self.values])
         return b"" if " at 0x" in text else text.encode()  # addresses differ between processes
 
@@ -198,6 +186,9 @@ class VariableStates:
     def fingerprint(self) -> bytes:
         parts = [repr(self.names).encode()]
         return b"".join(parts + [compact_bytes(c) for c in self.columns.values()])
+
+
+NamedStates = ListedStates | VariableStates
 
 
 def named_states(

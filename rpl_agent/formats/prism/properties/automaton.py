@@ -18,10 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model import ParametricMDP, gather
+from rpl_agent.model import ParametricMDP, gather, reached
 
 # ("ap", i), ("not", i), ("and", …), ("or", …), ("X", f), ("U", f, g, low, high), ("R", f, g, low, high);
 # high None means unbounded
@@ -191,16 +190,10 @@ def product(
 
 def _reachable(pmdp: ParametricMDP, automaton: Automaton, letter: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Numbers (state * Q + memory) of the reachable pairs, sorted."""
-    number, states = len(automaton.step), pmdp.num_states
-    source = pmdp.row_state[pmdp.transition_row].astype(np.int64)
-    target = pmdp.successor.astype(np.int64)
+    number = len(automaton.step)
+    source, target = pmdp.row_state[pmdp.transition_row].astype(np.int64), pmdp.successor.astype(np.int64)
     before = np.tile(np.arange(number), (len(source), 1))
     tails = (source[:, None] * number + before).ravel()
     heads = (target[:, None] * number + automaton.step[before, letter[target][:, None]]).ravel()
-    size = states * number + 1  # one extra node before all starts
     begin = starts * number + automaton.step[0, letter[starts]]
-    tails = np.concatenate([tails, np.full(len(begin), size - 1)])
-    heads = np.concatenate([heads, begin])
-    graph = scipy.sparse.csr_array((np.ones(len(tails), dtype=np.int8), (tails, heads)), shape=(size, size))
-    found = scipy.sparse.csgraph.breadth_first_order(graph, size - 1, return_predecessors=False)
-    return np.sort(found[found < size - 1]).astype(np.int64)
+    return np.flatnonzero(reached(tails, heads, begin, pmdp.num_states * number))

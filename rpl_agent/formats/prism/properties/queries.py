@@ -87,7 +87,7 @@ def linear_time(
 ) -> tuple[ltl.Automaton, np.ndarray, bool]:
     """The automaton of a path formula or of its negation, the letter (S,) of every state, and whether it is negated."""
     atoms: list[ast.Expression] = []
-    formula = _normal(path, atoms, True, lambda bound, strict: steps(bound, strict, program))
+    formula = _normal(path, atoms, lambda bound, strict: steps(bound, strict, program))
     negative = not ltl.is_cosafe(formula)
     if negative:
         formula = ltl.negated(formula)
@@ -105,51 +105,34 @@ def linear_time(
         raise PrismError("the automaton of this path formula is too large", path.position) from None
 
 
-def _normal(e: ast.Expression, atoms: list[ast.Expression], positive: bool, steps: Callable[..., int]) -> ltl.Formula:
+def _normal(e: ast.Expression, atoms: list[ast.Expression], steps: Callable[..., int]) -> ltl.Formula:
     """Negation normal form; state formulas become atoms."""
     if not ast.is_temporal(e):
         atoms.append(e)
-        return ("ap" if positive else "not", len(atoms) - 1)
-    if isinstance(e, ast.Temporal):
-        inner = _normal(e.right, atoms, positive, steps)
-        if e.operator == "X":
-            return ("X", inner)
-        low = 0
-        if e.low is not None:
-            low = steps(e.low, False) + (1 if e.strict_low else 0)
-        high = None if e.high is None else steps(e.high, e.strict_high)
-        if e.left is None:
-            atoms.append(ast.Literal(e.position, True))
-            # F f = true U f, G f = false R f
-            return _until(("ap", len(atoms) - 1), inner, low, high, positive, e.operator == "F")
-        left = _normal(e.left, atoms, positive, steps)
-        if e.operator == "W":  # left W right = right R (left or right)
-            both = ("or" if positive else "and", left, inner)
-            return ("R" if positive else "U", inner, both, low, high)
-        return ("U" if (e.operator == "U") == positive else "R", left, inner, low, high)
+        return ("ap", len(atoms) - 1)
     assert isinstance(e, ast.Apply)
+    if isinstance(e, ast.Temporal):
+        right = _normal(e.right, atoms, steps)
+        if e.operator == "X":
+            return ("X", right)
+        low = 0 if e.low is None else steps(e.low, False) + (1 if e.strict_low else 0)
+        high = None if e.high is None else steps(e.high, e.strict_high)
+        left = _normal(e.left or ast.Literal(e.position, True), atoms, steps)
+        if e.operator in ("F", "U"):  # F f = true U f
+            return ("U", left, right, low, high)
+        if e.operator == "W":  # left W right = right R (left or right)
+            return ("R", right, ("or", left, right), low, high)
+        return ("R", ltl.negated(left) if e.operator == "G" else left, right, low, high)  # G f = false R f
+    parts = [_normal(a, atoms, steps) for a in e.arguments]
     if e.operator == "!":
-        return _normal(e.arguments[0], atoms, not positive, steps)
+        return ltl.negated(parts[0])
     if e.operator in ("&", "|"):
-        parts = [_normal(a, atoms, positive, steps) for a in e.arguments]
-        return ("and" if (e.operator == "&") == positive else "or", *parts)
+        return ("and" if e.operator == "&" else "or", *parts)
     if e.operator == "=>":
-        parts = [_normal(e.arguments[0], atoms, not positive, steps), _normal(e.arguments[1], atoms, positive, steps)]
-        return ("or" if positive else "and", *parts)
+        return ("or", ltl.negated(parts[0]), parts[1])
     if e.operator == "<=>":
-        a, b = e.arguments
-        yes = ast.Apply(e.position, "&", (a, b))
-        no = ast.Apply(e.position, "&", (opposite(a), opposite(b)))
-        return _normal(ast.Apply(e.position, "|", (yes, no)), atoms, positive, steps)
+        return ("or", ("and", *parts), ("and", *map(ltl.negated, parts)))
     raise PrismError(f"a path operator may not stand under '{e.operator}'", e.position)
-
-
-def _until(
-    true: ltl.Formula, f: ltl.Formula, low: int, high: int | None, positive: bool, eventually: bool
-) -> ltl.Formula:
-    if eventually == positive:
-        return ("U", true, f, low, high)
-    return ("R", ("not", true[1]), f, low, high)
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
