@@ -26,6 +26,7 @@ import numpy as np
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Objective, ParametricMDP, Policy
+from rpl_agent.regions.lifting import checked_bounds
 
 
 def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> dict[str, str]:
@@ -55,17 +56,7 @@ class ExplicitModel:
     """
 
     def __init__(self, pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray):
-        lower, upper = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
-        if lower.shape != (pmdp.num_expressions,) or upper.shape != lower.shape:
-            raise ModelError(
-                f"bounds have shapes {lower.shape} and {upper.shape}; the model has {pmdp.num_expressions} expressions"
-            )
-        bad = ~((0.0 <= lower) & (lower <= upper) & (upper <= 1.0))
-        if bad.any():
-            f = int(np.argmax(bad))
-            raise ModelError(
-                f"[{lower[f]}, {upper[f]}] are not valid bounds for the expression {pmdp.table.polynomial(f)}"
-            )
+        lower, upper = checked_bounds(pmdp, lower, upper, tolerance=0.0)
         self.pmdp = pmdp
         self.lower, self.upper = lower[pmdp.expression], upper[pmdp.expression]
         self.is_point = bool((lower == upper).all())

@@ -319,18 +319,24 @@ def domain_region(pmdp: ParametricMDP) -> Region:
     return build_region(pmdp, 0.0 * ones, ones)
 
 
-def checked_bounds(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds on all expressions as float arrays; ModelError names the invalid expression."""
+def checked_bounds(
+    pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, tolerance: float = np.inf
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds on all expressions as float arrays, in [0, 1] up to a tolerance; ModelError names the place."""
     lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
     shape = (pmdp.num_expressions,)
     if lower.shape != shape or upper.shape != shape:
         raise ModelError(f"bounds have shapes {lower.shape} and {upper.shape}; the model has {shape[0]} expressions")
-    bad = np.flatnonzero(~np.isfinite(lower) | ~np.isfinite(upper) | (lower > upper))
-    if len(bad):
-        f = int(bad[0])
-        raise ModelError(
-            f"[{lower[f]}, {upper[f]}] is not an interval of probabilities for expression {pmdp.table.polynomial(f)}"
-        )
+    for bad, what in (
+        (~np.isfinite(lower) | ~np.isfinite(upper), "bounds are not finite"),
+        (lower > upper, "the lower bound exceeds the upper bound"),
+        ((lower < -tolerance) | (upper > 1 + tolerance), "bounds leave [0, 1]"),
+    ):
+        if bad.any():
+            f = int(np.argmax(bad))
+            used = np.flatnonzero(pmdp.expression == f)
+            place = pmdp.transition_name(int(used[0])) if len(used) else f"expression {pmdp.table.polynomial(f)}"
+            raise ModelError(f"{what} ([{lower[f]}, {upper[f]}]) at {place}")
     return lower, upper
 
 

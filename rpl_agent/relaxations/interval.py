@@ -51,23 +51,7 @@ class Intervals(CompiledRelaxation):
 
 
 def _checked(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    lower, upper = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
-    shape = (pmdp.num_expressions,)
-    if lower.shape != shape or upper.shape != shape:
-        raise ModelError(f"bounds have shapes {lower.shape} and {upper.shape}; the model has {shape[0]} expressions")
-
-    def place(f: int) -> str:
-        used = np.flatnonzero(pmdp.expression == f)
-        return pmdp.transition_name(int(used[0])) if len(used) else f"expression {pmdp.table.polynomial(f)}"
-
-    for bad, what in (
-        (~np.isfinite(lower) | ~np.isfinite(upper), "bounds are not finite"),
-        (lower > upper, "the lower bound exceeds the upper bound"),
-        ((lower < -FEASIBILITY_TOLERANCE) | (upper > 1 + FEASIBILITY_TOLERANCE), "bounds leave [0, 1]"),
-    ):
-        if bad.any():
-            f = int(np.flatnonzero(bad)[0])
-            raise ModelError(f"{what} ([{lower[f]}, {upper[f]}]) at {place(f)}")
+    lower, upper = checked_bounds(pmdp, lower, upper, FEASIBILITY_TOLERANCE)
     lower, upper = np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
     least, most = row_sums(pmdp, lower), row_sums(pmdp, upper)
     for bad, total, what in (
@@ -262,22 +246,12 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
             lower, upper = np.maximum(lower, inner.lower[:d]), np.minimum(upper, inner.upper[:d])
     if direct and not beyond_mccormick(region, pmdp):
         return _crossing_undone(lower, upper, domain.lower, domain.upper)
-    linear = [np.flatnonzero((reduction.exponents == unit).all(axis=1)) for unit in np.eye(domain.dimension)]
-    matrix = _dense(reduction.matrix)
-    for j, column in enumerate(linear):
-        if not len(column):
-            continue
-        direction = np.linalg.lstsq(matrix.T, np.eye(matrix.shape[1])[column[0]], rcond=None)[0]
-        direction = np.where(np.abs(direction) < 1e-12, 0.0, direction)
-        unit = direction @ matrix
-        unit[column[0]] -= 1.0
-        if np.abs(unit).max() > 1e-9:
-            continue
-        # The part of theta_j that the direction misses, monomial by monomial, over the domain.
-        reach = np.prod(np.maximum(np.abs(domain.lower), np.abs(domain.upper)) ** reduction.exponents, axis=1)
-        slack = (np.abs(unit) + 8 * UNIT_ROUNDOFF * (np.abs(direction) @ np.abs(matrix) + 1.0)) @ reach
-        low, high = region.minimize(np.stack([direction, -direction])) - slack
-        lower[j], upper[j] = max(lower[j], low), min(upper[j], -high)
+    # the matrix is a row echelon form: a parameter that x determines is a coordinate of its own
+    pivots = np.array(reduction.pivots, dtype=np.int64)
+    alone = np.diff(scipy.sparse.csr_array(reduction.matrix).indptr) == 1
+    alone &= reduction.exponents[pivots].sum(axis=1) == 1
+    own, (low, high) = reduction.exponents[pivots[alone]].argmax(axis=1), region.box()
+    lower[own], upper[own] = np.maximum(lower[own], low[alone]), np.minimum(upper[own], high[alone])
     if table.is_affine:
         eye = np.eye(d)
         values = affine_program(region, pmdp).minimize(np.vstack([eye, -eye]))
@@ -290,7 +264,7 @@ def affine_program(region: Region, pmdp: ParametricMDP) -> LinearProgram:
     domain, reduction = pmdp.domain, pmdp.table.reduction
     columns = reduction.exponents.argmax(axis=1)
     embedding = np.zeros((reduction.rank, domain.dimension))
-    embedding[:, columns] = _dense(reduction.matrix)
+    embedding[:, columns] = scipy.sparse.csr_array(reduction.matrix).toarray()
     low, high = region.box()
     rows, rhs = [embedding, -embedding], [high, -low]
     for member in region.members if isinstance(region, Intersection) else [region]:
@@ -304,10 +278,6 @@ def affine_program(region: Region, pmdp: ParametricMDP) -> LinearProgram:
 
 
 # ---------------------------------------------------------------------- small repairs
-def _dense(matrix: np.ndarray | scipy.sparse.csr_array) -> np.ndarray:
-    return matrix.toarray() if isinstance(matrix, scipy.sparse.csr_array) else np.asarray(matrix)
-
-
 def _check_region(region: Region, pmdp: ParametricMDP) -> None:
     if not isinstance(region, ParameterRegion) and region.dimension != pmdp.table.reduction.rank:
         raise ModelError(f"a region of dimension {region.dimension} for a model of rank {pmdp.table.reduction.rank}")

@@ -61,7 +61,7 @@ def test_bad_bounds_and_endings_are_refused(betting, bounds, tmp_path):
     lower, upper = bounds
     with pytest.raises(ModelError, match=r"the ending must be one of .drn, .umb"):
         write_uncertain(tmp_path / "x.txt", betting.pmdp, lower, upper)
-    with pytest.raises(ModelError, match="are not valid bounds for the expression"):
+    with pytest.raises(ModelError, match=r"the lower bound exceeds the upper bound .* at state 0 .*, expression p"):
         write_uncertain(tmp_path / "x.drn", betting.pmdp, upper, lower)
     with pytest.raises(ModelError, match="bounds have shapes"):
         write_uncertain(tmp_path / "x.drn", betting.pmdp, lower[1:], upper[1:])

@@ -190,9 +190,9 @@ def test_bad_bounds_are_named():
     ones = np.ones(pmdp.num_expressions)
     with pytest.raises(ModelError, match="shapes"):
         build_region(pmdp, ones[:-1], ones)
-    with pytest.raises(ModelError, match="not an interval of probabilities for expression"):
+    with pytest.raises(ModelError, match=r"the lower bound exceeds the upper bound .* at state 1 .*, expression"):
         build_region(pmdp, ones, 0 * ones)
-    with pytest.raises(ModelError, match="not an interval of probabilities for expression"):
+    with pytest.raises(ModelError, match=r"bounds are not finite .* at state 1 .*, expression"):
         build_region(pmdp, np.full_like(ones, np.nan), ones)
 
 
