@@ -396,19 +396,8 @@ class Counts:
         out = locate(self.pmdp, s, a, s2)
         if (out < 0).any():
             k = int(np.argmax(out < 0))
-            raise DataError(self._impossible(int(s[k]), int(a[k]), int(s2[k]), int(out[k])))
+            raise DataError(impossible(self.pmdp, int(s[k]), int(a[k]), int(s2[k]), int(out[k])))
         return out
-
-    def _impossible(self, s: int, a: int, s2: int, reason: int) -> str:
-        p = self.pmdp
-        state = p.state_name(s) if 0 <= s < p.num_states else f"state {s} (the model has {p.num_states} states)"
-        action = p.action_names[a] if 0 <= a < p.num_actions else f"action {a}"
-        if reason == NO_ROW:
-            return f"action {action} was observed in {state}, but the model does not enable it there"
-        target = p.state_name(s2) if 0 <= s2 < p.num_states else f"state {s2}"
-        if reason == AMBIGUOUS:
-            return f"{state} --{action}--> {target} happens in several ways that only the reward distinguishes"
-        return f"observed {state} --{action}--> {target}, which has probability zero in the model"
 
 
 def bet_shares(pmdp: ParametricMDP) -> tuple[float, ...]:
@@ -441,3 +430,19 @@ def locate(pmdp: ParametricMDP, states: np.ndarray, actions: np.ndarray, success
         seen[(seen >= 0) & pmdp.ambiguous_without_reward[seen]] = AMBIGUOUS
         out = np.where(out == NO_SUCCESSOR, seen, out)
     return out
+
+
+def impossible(p: ParametricMDP, state: int, action: int, successor: int, reason: int) -> str:
+    """Why `locate` found no transition."""
+    if not 0 <= state < p.num_states:
+        return f"the model has no state {state} (it has {p.num_states})"
+    if not 0 <= action < p.num_actions:
+        return f"the model has no action {action} (it has {p.num_actions})"
+    shown = f"{p.state_name(state)}, action {p.action_names[action]!r}"
+    if reason == NO_ROW:
+        return f"{shown} is not enabled"
+    if not 0 <= successor < p.num_states:
+        return f"the model has no state {successor} (it has {p.num_states})"
+    if reason == AMBIGUOUS:
+        return f"{shown} leads to {p.state_name(successor)} in several ways that only the reward distinguishes"
+    return f"{shown} never leads to {p.state_name(successor)}"

@@ -23,16 +23,7 @@ from rpl_agent.formats.prism.language.unknown import link_unknown
 from rpl_agent.formats.prism.reader import PrismModel, load_properties
 from rpl_agent.model import Domain, ParametricMDP, Polynomial, Reward, restrict_domain, validate
 from rpl_agent.model.building.unknown import hide_parameters
-from rpl_agent.model.building.validation import (
-    TOLERANCE,
-    expression_range,
-    hint,
-    normalised,
-    raise_problems,
-    row_sum,
-    rows_off,
-    tell,
-)
+from rpl_agent.model.building.validation import TOLERANCE, hint, normalised, raise_problems, tell
 from rpl_agent.relaxations.umdp import UncertainMDP
 
 #: tolerance for sums of doubles that represent a distribution
@@ -107,15 +98,13 @@ def _exact(file: DrnFile, ranges: Mapping[str, tuple[float, float]], normalise: 
     # numbers of type "double" are floats, and sum to 1 only up to rounding
     pmdp, sums = normalised(pmdp, TOLERANCE if normalise else ROUNDING if file.is_double else Fraction(0))
     tell(file.name, [total for total in sums if abs(total - 1) > ROUNDING])
-    low, high = expression_range(pmdp.table, pmdp.domain)
-    restricted = ((low < -1e-9) | (high > 1 + 1e-9)).any() and pmdp.table.is_affine and pmdp.num_parameters
-    if restricted:
+    if pmdp.table.is_affine and pmdp.num_parameters:
         pmdp = replace(pmdp, domain=restrict_domain(pmdp.table, pmdp.domain))
-    defects = [defect for defect in validate(pmdp, ranges_too=not restricted) if defect.kind != "unreachable"]
+    defects = [defect for defect in validate(pmdp) if defect.kind != "unreachable"]
     try:
         raise_problems(file.name, defects)
     except ModelError as error:
-        raise ModelError(f"{error}{hint([row_sum(pmdp, r) for r in rows_off(pmdp)[:100]])}") from None
+        raise ModelError(f"{error}{hint(pmdp)}") from None
     return pmdp
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.errors import DataError, RPLWarning, listed
-from rpl_agent.evidence.counts import AMBIGUOUS, NO_ROW, Counts, locate
+from rpl_agent.evidence.counts import Counts, impossible, locate
 from rpl_agent.formats.log_sources import LogRows, RepeatedRows, length, open_log
 from rpl_agent.model import ParametricMDP, Policy
 from rpl_agent.model.building.builder import whole_numbers
@@ -205,7 +205,8 @@ class _Decoder:
         found = locate(self.pmdp, states, actions, successors)
         for k in np.flatnonzero(found < 0).tolist():
             if k not in reasons:
-                reasons[k] = self._reason(int(states[k]), int(actions[k]), int(successors[k]), int(found[k]))
+                step = int(states[k]), int(actions[k]), int(successors[k])
+                reasons[k] = impossible(self.pmdp, *step, int(found[k]))
         return states, found, reasons
 
     def _variable_columns(self, columns: Collection[str]) -> list[str]:
@@ -264,21 +265,6 @@ class _Decoder:
         """The visible states by their variables (silent ones share those of a visible state)."""
         shown = np.flatnonzero(~self.pmdp.is_silent)
         return shown, VariableStates({name: np.asarray(c)[shown] for name, c in self.pmdp.variables.items()})
-
-    def _reason(self, state: int, action: int, successor: int, found: int) -> str:
-        p = self.pmdp
-        if not 0 <= state < p.num_states:
-            return f"the model has no state {state} (it has {p.num_states})"
-        if not 0 <= action < p.num_actions:
-            return f"the model has no action {action} (it has {p.num_actions})"
-        shown = f"{p.state_name(state)}, action {p.action_names[action]!r}"
-        if found == NO_ROW:
-            return f"{shown} is not enabled"
-        if not 0 <= successor < p.num_states:
-            return f"the model has no state {successor} (it has {p.num_states})"
-        if found == AMBIGUOUS:
-            return f"{shown} leads to {p.state_name(successor)} in several ways that only the reward distinguishes"
-        return f"{shown} never leads to {p.state_name(successor)}"
 
 
 def _each(

@@ -34,9 +34,9 @@ from rpl_agent.formats.prism.language.scope import Number, Program
 from rpl_agent.formats.prism.language.typed import Node
 from rpl_agent.formats.prism.language.unknown import COMMANDS, ROWS, link_unknown, parameter_domain
 from rpl_agent.formats.prism.properties.queries import Query, query_of
-from rpl_agent.model import Domain, Objective, ParametricMDP, Reward, require_valid, restrict_domain
+from rpl_agent.model import Domain, Objective, ParametricMDP, Reward, restrict_domain, validate
 from rpl_agent.model.building.unknown import hide_parameters
-from rpl_agent.model.building.validation import TOLERANCE, expression_range, hint, normalised, row_sum, rows_off, tell
+from rpl_agent.model.building.validation import TOLERANCE, expression_range, hint, messages, normalised, tell
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.solver.problem import require_end
 
@@ -292,20 +292,17 @@ def _validated(
             position = None if row is None else row_position(row, row_combination, graph, machine)
             raise PrismError(str(error) + _ranges_needed(bounds.domain.parameters), position or NOWHERE) from None
         return model
-    low, high = expression_range(model.table, model.domain)
-    if ((low < -1e-9) | (high > 1 + 1e-9)).any() and model.table.is_affine and model.num_parameters:
-        model = replace(model, domain=restrict_domain(model.table, model.domain))
-    try:
-        require_valid(model)
-    except ModelError as error:
-        row = _first_bad_row(model)
+    domain = model.domain
+    if model.table.is_affine and model.num_parameters:
+        model = replace(model, domain=restrict_domain(model.table, domain))
+    if defects := validate(model):
+        row = min((d.row for d in defects if d.kind == defects[0].kind and d.row is not None), default=None)
         position = None if row is None else row_position(row, row_combination, graph, machine)
-        lines = str(error).splitlines()
-        reason = "\n".join(line.strip() for line in (lines[1:] or lines))
-        reason += hint([row_sum(model, r) for r in rows_off(model)[:100]])
+        reason = "\n".join(messages(defects)) + hint(model)
+        low, high = expression_range(model.table, domain)
         left = np.flatnonzero((low < -1e-9) | (high > 1 + 1e-9))
         names = sorted({name for f in left for name in model.table.polynomial(int(f)).parameters})
-        raise PrismError(reason + _ranges_needed(names), position or NOWHERE) from None
+        raise PrismError(reason + _ranges_needed(names), position or NOWHERE)
     return model
 
 
@@ -325,12 +322,3 @@ def _first_row_without_distribution(model: ParametricMDP, lower: np.ndarray, upp
     least, most = np.add.reduceat(low, model.row_ptr[:-1]), np.add.reduceat(high, model.row_ptr[:-1])
     bad = np.flatnonzero(outside | (least > 1.0 + 1e-9) | (most < 1.0 - 1e-9))
     return int(bad[0]) if len(bad) else None
-
-
-def _first_bad_row(model: ParametricMDP) -> int | None:
-    """The first row that does not sum to one, or has an expression outside [0, 1]."""
-    if off := rows_off(model):
-        return off[0]
-    low, high = expression_range(model.table, model.domain)
-    bad = np.flatnonzero(((low < -1e-9) | (high > 1 + 1e-9))[model.expression])
-    return int(model.transition_row[bad[0]]) if len(bad) else None

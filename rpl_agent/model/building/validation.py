@@ -39,19 +39,18 @@ class Defect:
 
     kind: str
     message: str
+    row: int | None = None  # where it was found first
 
 
-def validate(pmdp: ParametricMDP, *, ranges_too: bool = True) -> list[Defect]:
+def validate(pmdp: ParametricMDP) -> list[Defect]:
     """All problems of a model; empty if it is well formed on its whole domain.
-
-    Without ``ranges_too`` the ranges of expressions are skipped, because `restrict_domain` enforces them.
 
     >>> import rpl_envs
     >>> validate(rpl_envs.benchmark("Betting-25").pmdp)
     []
     """
     sums = (_row_problem(pmdp, r) for r in rows_off(pmdp))
-    return [*_structure(pmdp), *sums, *(_ranges(pmdp) if ranges_too else ())]
+    return [*_structure(pmdp), *sums, *_ranges(pmdp)]
 
 
 def require_valid(pmdp: ParametricMDP) -> None:
@@ -61,15 +60,19 @@ def require_valid(pmdp: ParametricMDP) -> None:
 
 def raise_problems(name: str, problems: list[Defect]) -> None:
     """Raise one ModelError that lists the problems, if there are any."""
-    if not problems:
-        return
+    if problems:
+        raise ModelError(f"model {name!r} has {len(problems)} problem(s):\n  " + "\n  ".join(messages(problems)))
+
+
+def messages(problems: list[Defect]) -> list[str]:
+    """One line per problem, of each kind the first few."""
     lines = []
     for kind in dict.fromkeys(p.kind for p in problems):
         same = [p.message for p in problems if p.kind == kind]
         lines += same[:LISTED]
         if len(same) > LISTED:
             lines.append(f"... and {len(same) - LISTED} more of this kind")
-    raise ModelError(f"model {name!r} has {len(problems)} problem(s):\n  " + "\n  ".join(lines))
+    return lines
 
 
 def _structure(pmdp: ParametricMDP) -> list[Defect]:
@@ -127,7 +130,7 @@ def rows_off(pmdp: ParametricMDP) -> list[int]:
 def _row_problem(pmdp: ParametricMDP, r: int) -> Defect:
     parts = [pmdp.table.polynomial(int(f)) for f in pmdp.expression[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]]
     shown, total = _shown(*parts), _shown(row_sum(pmdp, r))
-    return Defect("row-sum", f"{pmdp.row_name(r)}: expressions {shown} sum to {total}, not to 1")
+    return Defect("row-sum", f"{pmdp.row_name(r)}: expressions {shown} sum to {total}, not to 1", r)
 
 
 def row_sum(pmdp: ParametricMDP, row: int) -> Polynomial:
@@ -150,15 +153,11 @@ def _ranges(pmdp: ParametricMDP) -> list[Defect]:
     problems = []
     for f in np.flatnonzero(outside):
         at = np.flatnonzero(pmdp.expression == f)
-        where = pmdp.row_name(int(pmdp.transition_row[at[0]])) if len(at) else "no transition"
-        shown = _shown(pmdp.table.polynomial(int(f)))
-        problems.append(
-            Defect(
-                "range",
-                f"{where}: expression {shown} ranges over [{low[f]:.6g}, {high[f]:.6g}] "
-                "on the domain; restrict the domain or correct the expression",
-            )
-        )
+        row = int(pmdp.transition_row[at[0]]) if len(at) else None
+        where = "no transition" if row is None else pmdp.row_name(row)
+        shown = f"{_shown(pmdp.table.polynomial(int(f)))} ranges over [{low[f]:.6g}, {high[f]:.6g}]"
+        text = f"{where}: expression {shown} on the domain; restrict the domain or correct the expression"
+        problems.append(Defect("range", text, row))
     return problems
 
 
@@ -290,7 +289,8 @@ def tell(source: str, sums: Sequence[Fraction]) -> None:
         )  # fmt: skip
 
 
-def hint(sums_off: Sequence[Polynomial]) -> str:
+def hint(pmdp: ParametricMDP) -> str:
     """A suggestion for rows that do not sum to 1, if rounding may be the reason."""
-    rounded = all(t.is_constant and abs(t.constant_value() - 1) <= TOLERANCE for t in sums_off)
-    return "\nrounded in the file? --normalise scales rows within 1e-5 of 1" if sums_off and rounded else ""
+    sums = [row_sum(pmdp, r) for r in rows_off(pmdp)[:100]]
+    rounded = all(t.is_constant and abs(t.constant_value() - 1) <= TOLERANCE for t in sums)
+    return "\nrounded in the file? --normalise scales rows within 1e-5 of 1" if sums and rounded else ""
