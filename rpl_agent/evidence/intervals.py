@@ -35,7 +35,7 @@ from rpl_agent._core import core, read_only
 from rpl_agent.errors import DataError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta, per_event
-from rpl_agent.model import ExpressionTable, ParametricMDP, cached_on
+from rpl_agent.model import ExpressionTable, ParametricMDP, cached_fact
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,8 @@ def multiplicities(row_ptr: np.ndarray, expression: np.ndarray, size: int) -> np
     return multiplicity
 
 
-def event_table(pmdp: ParametricMDP) -> EventTable:
-    """The model's `EventTable`, cached with the model."""
-    return cached_on(pmdp, "event table", EventTable)
+#: The model's `EventTable`, computed once.
+event_table = cached_fact(EventTable)
 
 
 def _exact_events(

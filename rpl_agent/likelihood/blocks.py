@@ -18,7 +18,7 @@ import numpy as np
 import scipy
 
 from rpl_agent.evidence.counts import Counts, Mark
-from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Reduction, cached_on, gather
+from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Reduction, cached_fact, gather
 from rpl_agent.model.algebra.ranges import coordinate_box
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
@@ -90,11 +90,6 @@ class Factorisation:
         return np.array_equal(region.order, self.order) and np.array_equal(region.block_ptr, self.block_ptr)
 
 
-def factorisation(pmdp: ParametricMDP) -> Factorisation:
-    """The model's blocks, computed once."""
-    return cached_on(pmdp, "blocks", _factorise)
-
-
 def blocks_pay(pmdp: ParametricMDP) -> bool:
     """Whether a product of small regions is better than one region over all coordinates."""
     table = pmdp.table
@@ -143,7 +138,9 @@ def single_block(pmdp: ParametricMDP, number: int) -> JointBlock:
 
 
 # ---------------------------------------------------------------------- finding the blocks
-def _factorise(pmdp: ParametricMDP) -> Factorisation:
+@cached_fact
+def factorisation(pmdp: ParametricMDP) -> Factorisation:
+    """The model's blocks."""
     table = pmdp.table
     of_parameter = _parameter_blocks(pmdp)
     uses = parameters_of_expressions(table)

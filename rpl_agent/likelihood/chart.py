@@ -20,7 +20,7 @@ import scipy
 
 from rpl_agent._core import Struct, core
 from rpl_agent.highs import minimiser
-from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Reduction, cached_on, without_unused
+from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Reduction, cached_fact, without_unused
 from rpl_agent.model.algebra.factors import Factors, factors
 from rpl_agent.model.building.validation import RANGE_TOLERANCE, expression_range
 
@@ -181,12 +181,9 @@ class ParameterChart:
         return (np.atleast_2d(z) @ self.A.T <= self.b).all(axis=1)
 
 
+@cached_fact
 def domain_chart(pmdp: ParametricMDP) -> ParameterChart:
-    """z = θ with the domain's own rows, for any model; cached with it."""
-    return cached_on(pmdp, "domain chart", _domain_chart)
-
-
-def _domain_chart(pmdp: ParametricMDP) -> ParameterChart:
+    """z = θ with the domain's own rows, for any model."""
     if not pmdp.table.is_affine:
         return forms_chart(pmdp.domain, factors(pmdp))
     reduction = pmdp.table.reduction
@@ -206,16 +203,13 @@ def forms_chart(domain: Domain, found: Factors) -> ParameterChart:
     return ParameterChart(*domain.constraints(), domain.center(), reduction, found, table.constant, weights)
 
 
+@cached_fact
 def parameter_chart(pmdp: ParametricMDP) -> ParameterChart:
-    """The coordinates in which the mixtures live, cached with the model.
+    """The coordinates in which the mixtures live.
 
     Affine models whose parameters are not all identifiable: the reduced coordinates x, over the exact
     projection of the domain where that is cheap (one coordinate, or few parameters).
     """
-    return cached_on(pmdp, "likelihood chart", _chart_of)
-
-
-def _chart_of(pmdp: ParametricMDP) -> ParameterChart:
     pmdp = without_unused(pmdp)
     if not pmdp.table.is_affine or pmdp.table.reduction.is_identity:
         return domain_chart(pmdp)
@@ -241,16 +235,13 @@ def _chart_of(pmdp: ParametricMDP) -> ParameterChart:
     return _hull_chart(vertices, pmdp.table)
 
 
+@cached_fact
 def wider_chart(pmdp: ParametricMDP) -> ParameterChart:
     """The coordinates of `parameter_chart` over a superset of the domain on which every expression is a probability.
 
     Rows sum to 1 identically, so such parameters also define a Markov decision process on the same graph. Affine
     models of few dimensions: {x : 0 ≤ f[x] ≤ 1 for all f}. Polynomial ones: [0, 1] per parameter, where that works.
     """
-    return cached_on(pmdp, "wider chart", _wider)
-
-
-def _wider(pmdp: ParametricMDP) -> ParameterChart:
     chart, pmdp = parameter_chart(pmdp), without_unused(pmdp)
     if chart.reduction is not None or not pmdp.table.is_affine:
         return _unit_chart(pmdp, chart)

@@ -16,7 +16,7 @@ from rpl_agent.likelihood.blocks import blocks_pay, factorisation, is_blockwise
 from rpl_agent.likelihood.chart import BARRIER as PRIOR
 from rpl_agent.likelihood.chart import ParameterChart, domain_chart, fit, parameter_chart, wider_chart
 from rpl_agent.likelihood.polynomial.parameters import parameter_blocks
-from rpl_agent.model import Domain, ParametricMDP, cached_on, without_unused
+from rpl_agent.model import Domain, ParametricMDP, without_unused
 from rpl_agent.model.unused import used_parameters
 
 MAX_RANK = 64
@@ -53,7 +53,7 @@ def point_estimate(
     if affine:
         return _fitted(domain_chart(pmdp), counts, warm, barrier)
     theta = np.empty(pmdp.num_parameters)
-    for block in cached_on(pmdp, "parameter blocks", parameter_blocks):
+    for block in parameter_blocks(pmdp):
         start = None if warm is None else warm[block.parameters]
         theta[block.parameters] = _fitted(block.chart, counts, start, barrier)
     return theta

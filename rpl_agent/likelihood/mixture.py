@@ -20,7 +20,7 @@ import scipy
 
 from rpl_agent._core import Struct, core
 from rpl_agent.likelihood.chart import Fit, Observations, ParameterChart, fit, inverse_factor
-from rpl_agent.model import cached_on
+from rpl_agent.model import cached_fact
 
 #: Expand up to this rank (there are rank³ coefficients). Particles count up to this squared distance from
 #: the centre in units of the information, and expansions are used if they bound the likelihood of all of these.
@@ -167,7 +167,7 @@ def particle_set(prior: Gaussian | Uniform, chart: ParameterChart) -> tuple[np.n
     data before the window.
     """
     if isinstance(prior, Uniform):
-        inside = cached_on(chart, "uniform particles", _uniform_particles)
+        inside = _uniform_particles(chart)
         return inside, max(len(inside), 1)
     factor = inverse_factor(prior.precision)
     normals, longest2 = _normals(chart.dimension)
@@ -176,6 +176,7 @@ def particle_set(prior: Gaussian | Uniform, chart: ParameterChart) -> tuple[np.n
     return points[:number], max(number, 1)
 
 
+@cached_fact
 def _uniform_particles(chart: ParameterChart) -> np.ndarray:
     """(M, k) points of the domain, spread over its box."""
     low, high = bounding_box(chart)

@@ -7,8 +7,6 @@ the better bound of the two outer approximations, and the intervals may sharpen 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from rpl_agent.evidence.counts import Counts
@@ -26,7 +24,7 @@ from rpl_agent.regions.base import Region
 from rpl_agent.regions.lifting import build_region, lies_inside, linear_dimension
 from rpl_agent.regions.parameter_region import interval_parameters
 from rpl_agent.regions.polytope import GRAPH_DIMENSION
-from rpl_agent.regions.product import Hull, Product
+from rpl_agent.regions.product import Hull
 
 
 def likelihood_region(
@@ -42,20 +40,22 @@ def likelihood_region(
     if not pmdp.table.is_affine and parameter_chart(pmdp).has_interior:
         return curved_region(pmdp, counts, delta, warm, objective)
     if is_blockwise(pmdp):
-        return blockwise_region(pmdp, counts, delta, "anytime", likelihood_region)
+        share = per_event(delta, factorisation(pmdp).num_sets)  # one for each set of each block
+        bounds = event_intervals(pmdp, counts, "anytime", share)
+        return product_region(pmdp, *bounds, lambda block: likelihood_region(block.model, block.counts(counts), share))
     if not supports(pmdp):
         return interval_region(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
-    share = split_main(delta, shares_of(pmdp, counts, objective))
-    slabs = tightest_slabs(pmdp, counts, objective, share.bets)
+    parts = split_main(delta, shares_of(pmdp, counts, objective))
+    slabs = tightest_slabs(pmdp, counts, objective, parts.bets)
     bets = None if slabs is None else side_rows(*(slab_rows(pmdp, slab) for slab in slabs))
-    lower, upper = confidence_intervals(pmdp, counts, "anytime", share.intervals)
+    lower, upper = confidence_intervals(pmdp, counts, "anytime", parts.intervals)
     chart = parameter_chart(pmdp)
     start = None
     if warm is not None:
         start = np.asarray(warm, dtype=float)
         if chart.reduction is None:
             start = pmdp.table.reduction.coordinates(start)[0]
-    level_set = likelihood_set(counts, share.level_set, chart, start)
+    level_set = likelihood_set(counts, parts.level_set, chart, start)
     if level_set is None:
         return build_region(pmdp, lower, upper, extra=bets)
     return outer_region(
@@ -63,23 +63,6 @@ def likelihood_region(
         lambda rows: build_region(pmdp, lower, upper, extra=rows),
         lambda ellipsoid: lies_inside(pmdp, lower, upper, ellipsoid, SHALLOW), bets,
     )  # fmt: skip
-
-
-def blockwise_region(
-    pmdp: ParametricMDP,
-    counts: Counts,
-    delta: float,
-    method: str,
-    joint: Callable[[ParametricMDP, Counts, float], Region],
-) -> Product:
-    """The product of the regions of independent blocks (the theorem in `blocks`), each with an equal share of δ.
-
-    ``method`` makes the intervals of single-distribution blocks; ``joint`` (model, counts, δ) makes the other regions.
-    """
-    blocks = factorisation(pmdp)
-    share = per_event(delta, blocks.num_sets)
-    lower, upper = event_intervals(pmdp, counts, method, share)
-    return product_region(pmdp, lower, upper, lambda block: joint(block.model, block.counts(counts), share))
 
 
 def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Region:

@@ -14,7 +14,7 @@ from rpl_agent.evidence.counts import Counts, Mark
 from rpl_agent.likelihood.chart import Fit, ParameterChart, fit, parameter_chart
 from rpl_agent.likelihood.level_set import LevelSet, recentred
 from rpl_agent.likelihood.mixture import Gaussian, Uniform, bounding_box, expand, log_mixture
-from rpl_agent.model import ParametricMDP, cached_on
+from rpl_agent.model import ParametricMDP, cached_fact, cached_on
 
 #: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth;
 #: averaging over windows damps it further.
@@ -54,7 +54,7 @@ def likelihood_set(
     offsets = np.array([
         np.log(weight)
         + log_mixture(
-            cached_on(chart, "uniform prior", uniform_prior) if mark is None else window_prior(mark, chart),
+            uniform_prior(chart) if mark is None else window_prior(mark, chart),
             observed.window(j), chart, overall, expansion, j,
         )
         for j, (mark, weight) in enumerate(windows)
@@ -82,13 +82,11 @@ def window_prior(mark: Mark, chart: ParameterChart) -> Gaussian:
     priors: weakref.WeakKeyDictionary[Mark, Fit] = cached_on(chart, "priors", lambda _: weakref.WeakKeyDictionary())
     found = priors.get(mark)
     if found is None:
-        counts = chart.form_counts(mark.successes)
-        kept = chart.observed(counts)
-        found = fit(chart.observations(kept, counts[kept]), chart)
-        priors[mark] = found
+        found = priors[mark] = fit(chart.seen(mark.successes), chart)
     return Gaussian(found.z, found.precision / KAPPA)
 
 
+@cached_fact
 def uniform_prior(chart: ParameterChart) -> Uniform:
     """Uniform prior with an upper bound on the domain's volume: that of its box, or of its hull where cheap."""
     low, high = bounding_box(chart)

@@ -1,10 +1,10 @@
-"""`cached_on`: derived facts, computed once per object and kept as long as it lives."""
+"""`cached_on`, `cached_fact`: derived facts, computed once per object and kept as long as it lives."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 Fact = TypeVar("Fact")
@@ -23,6 +23,17 @@ def cached_on(model: Model, name: str, make: Callable[[Model], Fact]) -> Fact:
     if name not in entry[1]:
         entry[1][name] = make(model)
     return entry[1][name]
+
+
+def cached_fact(make: Callable[[Model], Fact]) -> Callable[[Model], Fact]:
+    """Decorates a function of one such object: computed once for each."""
+    name = f"{make.__module__}.{make.__qualname__}"
+
+    @wraps(make)
+    def found(model: Model) -> Fact:
+        return cached_on(model, name, make)
+
+    return found
 
 
 def _forget(facts: dict[int, Any], key: int, _: weakref.ref[Any]) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_on, without_unused
+from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_fact, without_unused
 from rpl_agent.regions.base import Box, Region
 from rpl_agent.regions.intersection import Ellipsoid, Image
 from rpl_agent.regions.polytope import GRAPH_DIMENSION, Polytope
@@ -62,15 +62,12 @@ def linear_dimension(table: ExpressionTable) -> int:
     return table.num_parameters + int((table.monomial_degrees > 1).sum())
 
 
+@cached_fact
 def linear_chart(table: ExpressionTable) -> LinearChart:
-    """The chart of a table: parameters, monomials of higher degree, intermediate products; computed once.
+    """The chart of a table: parameters, monomials of higher degree, intermediate products.
 
     Its reduction is dense (at most 64 monomials; models with more use `likelihood.blocks`).
     """
-    return cached_on(table, "lifting chart", _chart_of)
-
-
-def _chart_of(table: ExpressionTable) -> LinearChart:
     reduction = table.reduction
     if not isinstance(reduction.weights, np.ndarray):
         raise ModelError(
@@ -246,6 +243,7 @@ class _Skeleton:
     expressions: ExpressionRows
 
 
+@cached_fact
 def _frame_of(pmdp: ParametricMDP) -> _Skeleton:
     pmdp = without_unused(pmdp)
     table, domain, reduction = pmdp.table, pmdp.domain, pmdp.table.reduction
@@ -290,7 +288,7 @@ def build_region(
     A, b = _checked_extra(extra, rank)
     if rank == 0:
         return Box(np.zeros(0), np.zeros(0))
-    frame = cached_on(pmdp, "frame", _frame_of)
+    frame = _frame_of(pmdp)
     chart = frame.chart
     if len(A) and chart is not None:
         b = b + 8 * UNIT_ROUNDOFF * (np.abs(A) @ np.abs(chart.embedding) @ _reach(frame.lower, frame.upper))
@@ -305,7 +303,7 @@ def build_region(
 
 def lies_inside(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, ellipsoid: Ellipsoid, share: float) -> bool:
     """Whether no row of `build_region` cuts off more than ``share`` of the ellipsoid's width (affine models only)."""
-    frame = cached_on(pmdp, "frame", _frame_of)
+    frame = _frame_of(pmdp)
     if frame.chart is not None and not frame.chart.is_identity:
         return False
     rows = np.vstack([frame.rows, frame.expressions.rows])

@@ -18,8 +18,9 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_on, without_unused
+from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_fact, without_unused
 from rpl_agent.model.algebra.ranges import taylor_table
+from rpl_agent.model.building.validation import linear_part
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame, FrameForms, frame_of, triangle
 from rpl_agent.regions.lifting import ExpressionRows
@@ -111,7 +112,7 @@ class ParameterRows(NamedTuple):
 def affine_rows(core: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> ParameterRows:
     """The domain of a model without unused parameters, and lower_f ≤ f ≤ upper_f (F,) of its affine expressions."""
     domain, table = core.domain, core.table
-    constant, weights = cached_on(table, "affine slopes", affine_slopes)
+    constant, weights = affine_slopes(table)
     informative = (lower > 0.0) | (upper < 1.0)
     reach = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
     own = ExpressionRows.of(constant, np.where(informative[:, None], weights, 0.0), reach)
@@ -119,12 +120,10 @@ def affine_rows(core: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Pa
     return ParameterRows(rows, rhs, domain.lower, domain.upper)
 
 
+@cached_fact
 def affine_slopes(table: ExpressionTable) -> tuple[np.ndarray, np.ndarray]:
     """(constant (F,), slopes (F, d)); slopes of non-affine expressions are 0."""
-    degree = np.zeros(len(table), dtype=np.int64)
-    np.maximum.at(degree, table.owner, table.monomial_degrees[table.indices])
-    weights = np.asarray(table.coefficients[:, 1:] @ table.monomials[1:].astype(float))
-    return table.constant, np.where((degree == 1)[:, None], weights, 0.0)
+    return table.constant, np.where((table.degrees == 1)[:, None], linear_part(table), 0.0)
 
 
 #: Rounds in which bounds on expressions and on parameters tighten each other, and the least gain of one.

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from rpl_agent._core import Struct, core, read_only, threads
-from rpl_agent.model import ParametricMDP, Sense, cached_on
+from rpl_agent.model import ParametricMDP, Sense, cached_fact
 from rpl_agent.regions.base import EllipsoidData
 from rpl_agent.regions.polytope_data import PolytopeData
 
@@ -97,9 +97,10 @@ def row_arrays(row_ptr: np.ndarray, successor: np.ndarray, expression: np.ndarra
     return core.RowArrays(count=len(row_ptr) - 1, row_ptr=row_ptr, successor=successor, expression=expression)
 
 
+@cached_fact
 def model_rows(pmdp: ParametricMDP) -> Struct:
     """The rows of a model."""
-    return cached_on(pmdp, "rows", lambda _: row_arrays(pmdp.row_ptr, pmdp.successor, pmdp.expression))
+    return row_arrays(pmdp.row_ptr, pmdp.successor, pmdp.expression)
 
 
 def row_sums(pmdp: ParametricMDP, values: np.ndarray) -> np.ndarray:
@@ -109,9 +110,10 @@ def row_sums(pmdp: ParametricMDP, values: np.ndarray) -> np.ndarray:
     return out
 
 
+@cached_fact
 def longest_row(pmdp: ParametricMDP) -> int:
     """The largest number of successors."""
-    return cached_on(pmdp, "longest row", lambda _: int(np.diff(pmdp.row_ptr).max(initial=1)))
+    return int(np.diff(pmdp.row_ptr).max(initial=1))
 
 
 def workspace(compiled: CompiledSet, longest: int, rows: int = 0) -> Struct:

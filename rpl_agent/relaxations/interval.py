@@ -18,7 +18,7 @@ import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF, core, read_only
 from rpl_agent.errors import ModelError
-from rpl_agent.model import MDP, ExpressionTable, ParametricMDP, cached_on, gather, range_on_box, without_unused
+from rpl_agent.model import MDP, ExpressionTable, ParametricMDP, gather, range_on_box, without_unused
 from rpl_agent.model.algebra.factors import factors
 from rpl_agent.model.algebra.ranges import enclosure
 from rpl_agent.model.unused import used_parameters
@@ -182,7 +182,7 @@ def _product_ranges(region: ParameterRegion, pmdp: ParametricMDP) -> tuple[np.nd
     lower, upper, slack = enclosure(forms, *region.box())
     lower, upper = np.maximum(lower - slack, 0.0), np.maximum(upper + slack, 0.0)
     affine = np.flatnonzero(forms.degrees == 1)
-    weights = cached_on(forms, "affine slopes", affine_slopes)[1][affine]
+    weights = affine_slopes(forms)[1][affine]
     reach = np.max(np.abs(region.box()), axis=0)
     slack = 8 * UNIT_ROUNDOFF * (1.0 + np.abs(forms.constant[affine]) + np.abs(weights) @ reach)
     lower[affine] = np.maximum(lower[affine], forms.constant[affine] + region.minimize(weights) - slack)

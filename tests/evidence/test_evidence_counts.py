@@ -60,7 +60,7 @@ def test_impossible_transition_is_named_and_not_counted(chain):
         counts.add(0, go, 2)
     with pytest.raises(DataError, match=r"x=3.*go.*is not enabled"):
         counts.add(3, go, 3)
-    with pytest.raises(DataError, match="no state 17 .it has 4"):
+    with pytest.raises(DataError, match=r"no state 17 \(it has 4"):
         counts.add(17, go, 3)
     with pytest.raises(DataError):
         counts.add_many([0, 0], [go, go], [1, 3])

@@ -23,7 +23,7 @@ from rpl_agent.likelihood.chart import JOINT_DIMENSION, ParameterChart, forms_ch
 from rpl_agent.likelihood.level_set import EXACT_DIMENSION, SHALLOW, LevelSet, cut_directions, outer_region
 from rpl_agent.likelihood.polynomial.cover import around, cover
 from rpl_agent.likelihood.windows import likelihood_set
-from rpl_agent.model import Domain, ExpressionTable, Objective, ParametricMDP, cached_on, without_unused
+from rpl_agent.model import Domain, ExpressionTable, Objective, ParametricMDP, cached_fact, without_unused
 from rpl_agent.model.algebra.factors import Factors, factors
 from rpl_agent.model.algebra.ranges import enclosure
 from rpl_agent.model.unused import used_parameters
@@ -56,7 +56,7 @@ def curved_region(
     amounts = split_main(delta, shares_of(pmdp, counts, objective))
     lower, upper = confidence_intervals(pmdp, counts, "anytime", amounts.intervals)
     rows = affine_rows(core, lower, upper)
-    blocks = cached_on(core, "parameter blocks", parameter_blocks)
+    blocks = parameter_blocks(core)
     share = per_event(amounts.level_set, len(blocks))
     if len(blocks) == 1:
         inner = _block_region(blocks[0], rows, counts, share, start)
@@ -126,6 +126,7 @@ def _covered(level_set: LevelSet, rows: ParameterRows) -> Region:
 
 
 # ---------------------------------------------------------------------- finding the blocks
+@cached_fact
 def parameter_blocks(core: ParametricMDP) -> tuple[ParameterBlock, ...]:
     """The blocks of a polynomial model; a single one if there are few parameters."""
     found, d = factors(core), core.num_parameters

@@ -22,7 +22,7 @@ from rpl_agent.likelihood.estimate import edge
 from rpl_agent.likelihood.mixture import closed_form, particles
 from rpl_agent.likelihood.refutation.infimum import lowest_tangent
 from rpl_agent.likelihood.windows import uniform_prior
-from rpl_agent.model import ParametricMDP, cached_on, gather, owners
+from rpl_agent.model import ParametricMDP, gather, owners
 from rpl_agent.model.algebra.ranges import coordinate_box
 
 #: Shares of the kinds of alternatives; members of one kind have equal weights.
@@ -235,7 +235,7 @@ class Alternatives:
         chart = wider_chart(self.pmdp) if len(self.columns) else None
         if chart is None or not chart.has_interior:
             return []
-        prior, parts = cached_on(chart, "uniform prior", uniform_prior), list[Part]()
+        prior, parts = uniform_prior(chart), list[Part]()
         scored = zip(self.window_scores(self.best), self._windows())
         for kind, mark, successes in (window for gain, window in scored if gain >= NEGLIGIBLE):
             data = chart.seen(self._of_all(successes))

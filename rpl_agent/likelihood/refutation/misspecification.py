@@ -33,7 +33,7 @@ from rpl_agent.likelihood.refutation.alternatives import (
     row_marginals,
     rows_marginal,
 )
-from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_on, without_unused
+from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_fact, without_unused
 from rpl_agent.model.algebra.factors import factors
 from rpl_agent.model.algebra.ranges import coordinate_box
 from rpl_agent.model.unused import used_parameters
@@ -108,7 +108,7 @@ def _largest_of_products(
     own = observed_expressions(pmdp, counts.successes)
     total = factors(core).scale(own, counts.successes[own])[1]
     start = theta if core is pmdp else theta[used_parameters(pmdp.table)]
-    for block, chart in cached_on(core, "likelihood boxes", _form_boxes):
+    for block, chart in _form_boxes(core):
         if chart is None:
             return np.inf, None
         seen = chart.seen(counts.successes)
@@ -122,10 +122,11 @@ def _largest_of_products(
     return total, x if reliable else None
 
 
+@cached_fact
 def _form_boxes(core: ParametricMDP) -> list[tuple[ParameterBlock, ParameterChart | None]]:
     """The box of every block in the coordinates of its forms; None if there are too many."""
     found: list[tuple[ParameterBlock, ParameterChart | None]] = []
-    for block in cached_on(core, "parameter blocks", parameter_blocks):
+    for block in parameter_blocks(core):
         forms, box = block.chart.forms, None
         if forms.is_affine:  # x = θ
             box = _box(block.domain.lower, block.domain.upper, block.domain.center())

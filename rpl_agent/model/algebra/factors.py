@@ -24,7 +24,7 @@ from math import gcd, lcm, log
 import numpy as np
 import scipy
 
-from rpl_agent.model.caching import cached_on
+from rpl_agent.model.caching import cached_fact
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
@@ -70,12 +70,9 @@ class Factors:
         return np.asarray(self.powers @ curved == 0)
 
 
+@cached_fact
 def factors(pmdp: ParametricMDP) -> Factors:
-    """The factors of a model's expressions, computed once."""
-    return cached_on(pmdp, "factors", _factors_of)
-
-
-def _factors_of(pmdp: ParametricMDP) -> Factors:
+    """The factors of a model's expressions."""
     table = pmdp.table
     if table.is_affine:
         count = len(table)

@@ -24,7 +24,7 @@ import numpy as np
 import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
-from rpl_agent.model.caching import cached_on
+from rpl_agent.model.caching import cached_fact, cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 
@@ -241,12 +241,9 @@ def _products(theta: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     return found
 
 
+@cached_fact
 def taylor_shifts(table: ExpressionTable) -> _Shifts:
-    """What expressions around other points are made of, found once."""
-    return cached_on(table, "taylor shifts", _shifts)
-
-
-def _shifts(table: ExpressionTable) -> _Shifts:
+    """What expressions around other points are made of."""
     pairs = [
         (m, alpha) for m, exponents in enumerate(table.monomials.tolist())
         for alpha in product(*(range(p + 1) for p in exponents))
