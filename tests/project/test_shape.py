@@ -37,15 +37,15 @@ LINES_OF_PACKAGE = {
     "rpl_agent/baselines": 1_083,
     "rpl_agent/cli": 1_639,
     "rpl_agent/coupled": 1_818,
-    "rpl_agent/evidence": 1_163,
+    "rpl_agent/evidence": 1_167,
     "rpl_agent/experiments": 2_077,
-    "rpl_agent/formats": 5_761,
-    "rpl_agent/likelihood": 3_069,
-    "rpl_agent/model": 4_162,
+    "rpl_agent/formats": 5_691,
+    "rpl_agent/likelihood": 3_041,
+    "rpl_agent/model": 4_158,
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 730,
-    "rpl_agent/regions": 1_910,
-    "rpl_agent/relaxations": 983,
+    "rpl_agent/regions": 1_913,
+    "rpl_agent/relaxations": 955,
     "rpl_agent/solver": 2_761,
 }
 #: Files a folder may have, and folders that have more, with how many.
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_286
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_163
 
 
 def test_folders_are_not_crowded():
