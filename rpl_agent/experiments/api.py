@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rpl_agent.agent.runs import load_run
 from rpl_agent.errors import ModelError
 from rpl_agent.experiments import suites
-from rpl_agent.experiments.report import write_report, write_run_report, write_tables
+from rpl_agent.experiments.report.page import report as report
+from rpl_agent.experiments.report.page import report_run as report_run
+from rpl_agent.experiments.report.page import write_tables
 from rpl_agent.experiments.runner import Row, run_sweep
 from rpl_agent.experiments.tables import tables
 from rpl_agent.experiments.tasks import AGENTS, instance_name, require_installed
-from rpl_agent.likelihood.estimate import point_estimate
 from rpl_envs import INSTANCES
 
 
@@ -69,23 +69,6 @@ def compare(
     if seeds < 1 or budget < 1:
         raise ModelError(f"seeds {seeds} and budget {budget} must be at least 1")
     return _run(suites.compare(names, agents, seeds, budget), output, jobs, executor, progress)
-
-
-def report(results: str | os.PathLike = "results", output: str | os.PathLike = "results/report.html") -> dict[str, Any]:
-    """One HTML page from all rows of a folder, with PNG and CSV beside it."""
-    made = write_report(results, output)
-    made["text"] = f"{made['page']}: {made['tables']} tables, {made['charts']} charts from {made['rows']} runs"
-    return made
-
-
-def report_run(run: str | os.PathLike, output: str | os.PathLike | None = None) -> dict[str, Any]:
-    """One HTML page of a single run, by default inside its folder."""
-    agent = load_run(Path(run))
-    estimate = point_estimate(agent.pmdp, agent.counts)
-    seconds = agent.session.planner.seconds
-    made = write_run_report(run, output or Path(run) / "report.html", agent.pmdp, estimate, seconds)
-    made["text"] = f"{made['page']}: {made['charts']} charts from {made['points']} log points"
-    return made
 
 
 def _run(tasks: list[suites.Task], output: Any, jobs: int, executor: str, progress: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tables from rows alone: the paper's figures beside ours, as text, CSV and HTML.
+"""Tables from rows alone: the paper's figures beside ours, as text and CSV.
 
 published.csv has the paper's Tables 2 and 3 (uniform sampling) and 5 (ellipsoids). Instances are named by their true
 sizes: the paper's Betting "(150)" is n = 140 in Tables 2 and 3 and n = 135 in Tables 1 and 5; its Glider "(106, 99)" is
@@ -9,7 +9,6 @@ a cell in Tables 1 and 5. Lines without numbers are time-outs after 2 hours.
 from __future__ import annotations
 
 import csv
-import html
 import io
 import itertools
 import math
@@ -149,13 +148,6 @@ class Table:
         writer.writerow(self.columns)
         writer.writerows(self.rows)
         return buffer.getvalue()
-
-    def to_html(self) -> str:
-        head = "".join(f"<th>{html.escape(c)}</th>" for c in self.columns)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in self.rows)
-        note = f"<p class='note'>{html.escape(self.note)}</p>" if self.note else ""
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"<h2>{html.escape(self.title)}</h2>{note}<div class='wide'>{table}</div>"
 
 
 def short(value: float | None, digits: int = 3) -> str:

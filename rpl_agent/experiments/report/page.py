@@ -13,7 +13,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -23,13 +23,15 @@ from typing import Any
 
 import numpy as np
 
+from rpl_agent.agent.runs import load_run
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.experiments import suites
 from rpl_agent.experiments.report.charts import ReportChart, charts, figures, line, panel, policy_chart, world_picture
 from rpl_agent.experiments.runner import Row, by_kind, number, require_rows
 from rpl_agent.experiments.tables import Table, share, short, tables
-from rpl_agent.model import ParametricMDP, Sense
+from rpl_agent.likelihood.estimate import point_estimate
+from rpl_agent.model import Sense
 from rpl_agent.plotting.policy_map import PolicyMap, policy_map
 from rpl_agent.solver import solve_at
 from rpl_envs import INSTANCES, benchmark
@@ -42,6 +44,11 @@ class Section:
     anchor: str
     title: str
     body: str
+    kind: str = ""
+
+    def __str__(self) -> str:
+        kind = f" class='{self.kind}'" if self.kind else ""
+        return f"<section{kind} id='{self.anchor}'><h2>{html.escape(self.title)}</h2>{self.body}</section>"
 
 
 def page(title: str, headline: Sequence[str], sections: Sequence[Section], charts: Sequence[ReportChart]) -> str:
@@ -55,7 +62,7 @@ def page(title: str, headline: Sequence[str], sections: Sequence[Section], chart
         plotly=plotly_script(),
         headline="".join(f"<p>{html.escape(sentence)}</p>" for sentence in headline),
         links=" ".join(f"<a href='#{s.anchor}'>{html.escape(s.title)}</a>" for s in sections),
-        sections="".join(s.body for s in sections),
+        sections="".join(map(str, sections)),
         charts=data,
     )
 
@@ -70,25 +77,19 @@ def plotly_script() -> str:
 
 def chart_section(chart: ReportChart) -> Section:
     body = (
-        f"<section class='figure' id='{chart.id}'><h2>{html.escape(chart.title)}</h2>"
         f"<p class='note'>{html.escape(chart.note)}</p><div class='controls'></div><div class='chart'></div>"
-        "<p class='note panel-note'></p></section>"
+        "<p class='note panel-note'></p>"
     )
-    return Section(chart.id, chart.title, body)
+    return Section(chart.id, chart.title, body, "figure")
 
 
 def table_section(table: Table) -> Section:
+    head = "".join(f"<th>{html.escape(c)}</th>" for c in table.columns)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in table.rows)
+    note = f"<p class='note'>{html.escape(table.note)}</p>" if table.note else ""
     field = "<div class='controls'><input type='search' placeholder='filter rows' aria-label='filter rows'></div>"
-    head, body = table.to_html().split("<div class='wide'>", 1)
-    text = f"<section class='table' id='{table.name}'>{head}{field}<div class='wide'>{body}</section>"
-    return Section(table.name, table.title, text)
-
-
-def pictures_section(anchor: str, title: str, pictures: Sequence[tuple[str, Path]]) -> Section:
-    body = "".join(_picture(caption, path) for caption, path in pictures)
-    return Section(
-        anchor, title, f"<section id='{anchor}'><h2>{html.escape(title)}</h2><div class='worlds'>{body}</div></section>"
-    )
+    shown = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return Section(table.name, table.title, f"{note}{field}<div class='wide'>{shown}</div>", "table")
 
 
 def _picture(caption: str, path: Path) -> str:
@@ -105,36 +106,32 @@ def data_section(downloads: Sequence[tuple[str, str]], settings: Any) -> Section
         for name, text in downloads
     )
     shown = html.escape(json.dumps(settings, indent=1))
-    body = (
-        f"<section id='data'><h2>Raw data</h2><p>Download {links}</p>"
-        f"<details><summary>settings and versions</summary><pre>{shown}</pre></details></section>"
-    )
-    return Section("data", "Raw data", body)
+    details = f"<details><summary>settings and versions</summary><pre>{shown}</pre></details>"
+    return Section("data", "Raw data", f"<p>Download {links}</p>{details}")
 
 
-def write_run_report(
-    folder: str | os.PathLike, output: str | os.PathLike, pmdp: ParametricMDP, estimate: np.ndarray | None,
-    seconds: Mapping[str, float],
-) -> dict[str, Any]:  # fmt: skip
-    """Write a page from a run folder's files, the policy drawn at ``estimate``, and the ``seconds`` of each stage."""
-    run = Path(folder)
-    certificate = Certificate.from_json(run / "certificate.json")
-    points = _progress(run / "progress.csv")
+def report_run(run: str | os.PathLike, output: str | os.PathLike | None = None) -> dict[str, Any]:
+    """One HTML page of a single run, by default inside its folder."""
+    folder, agent = Path(run), load_run(Path(run))
+    certificate = Certificate.from_json(folder / "certificate.json")
+    points, seconds = _progress(folder / "progress.csv"), agent.session.planner.seconds
     bar = {"type": "bar", "x": list(seconds), "y": list(seconds.values()), "marker": {"color": "#0072B2"}}
     time = {"run": panel([bar], "", "seconds")}
     drawn = [_bounds(points, certificate), _gap(points)]
     drawn.append(ReportChart("time", "Where the time went", "Seconds of the whole run.", time))
-    if estimate is not None:
-        shown = policy_map(pmdp.instantiate(estimate), certificate.policy)
-        if shown is not None:
-            drawn.append(policy_chart({pmdp.name: shown}, "The certified policy; visits at the point estimate."))
-    table = _figures(certificate)
-    raw = [(name, (run / name).read_text()) for name in ("progress.csv", "certificate.json")]
-    sections = [*map(chart_section, drawn), table_section(table), data_section(raw, certificate.versions)]
-    target = Path(output)
+    estimate = point_estimate(agent.pmdp, agent.counts)
+    shown = None if estimate is None else policy_map(agent.pmdp.instantiate(estimate), certificate.policy)
+    if shown is not None:
+        drawn.append(policy_chart({agent.pmdp.name: shown}, "The certified policy; visits at the point estimate."))
+    raw = [(name, (folder / name).read_text()) for name in ("progress.csv", "certificate.json")]
+    sections = [*map(chart_section, drawn), table_section(_figures(certificate))]
+    sections.append(data_section(raw, certificate.versions))
+    target = folder / "report.html" if output is None else Path(output)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(page(f"{certificate.model}: certified policy", str(certificate).splitlines(), sections, drawn))
-    return {"page": os.fspath(target), "run": os.fspath(run), "points": len(points["episodes"]), "charts": len(drawn)}
+    count = len(points["episodes"])
+    text = f"{target}: {len(drawn)} charts from {count} log points"
+    return {"page": str(target), "run": str(folder), "points": count, "charts": len(drawn), "text": text}
 
 
 def _progress(path: Path) -> dict[str, np.ndarray]:
@@ -299,8 +296,8 @@ def write_tables(made: Sequence[Table], folder: Path) -> list[Path]:
     return written
 
 
-def write_report(results: str | os.PathLike, output: str | os.PathLike) -> dict[str, object]:
-    """Write the page; return what was written."""
+def report(results: str | os.PathLike = "results", output: str | os.PathLike = "results/report.html") -> dict[str, Any]:
+    """One HTML page from all rows of a folder, with PNG and CSV beside it."""
     rows = require_rows(results).all()
     target = Path(output)
     folder = target.parent / "figures"
@@ -311,7 +308,8 @@ def write_report(results: str | os.PathLike, output: str | os.PathLike) -> dict[
     drawn += _policies([name for name, _ in worlds])
     sections = [chart_section(chart) for chart in drawn] + [table_section(table) for table in made]
     if worlds:
-        sections.append(pictures_section("worlds", "The worlds", worlds))
+        pictures = "".join(_picture(name, path) for name, path in worlds)
+        sections.append(Section("worlds", "The worlds", f"<div class='worlds'>{pictures}</div>"))
     raw = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
     sections.append(data_section([("rows.jsonl", raw)], _settings(rows)))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -320,6 +318,7 @@ def write_report(results: str | os.PathLike, output: str | os.PathLike) -> dict[
     return {
         "page": os.fspath(target), "rows": len(rows), "tables": len(made), "charts": len(drawn),
         "files": [os.fspath(path) for path in written],
+        "text": f"{target}: {len(made)} tables, {len(drawn)} charts from {len(rows)} runs",
     }  # fmt: skip
 
 
