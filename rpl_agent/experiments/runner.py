@@ -21,7 +21,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import lru_cache
 from importlib import import_module
@@ -118,38 +118,24 @@ def read(path: Path) -> list[Row]:
     return rows
 
 
-class Store:
-    """The rows of one results folder: rows.jsonl, to which new ones are appended, and rows.jsonl.gz if it exists."""
+class Store(dict[str, Row]):
+    """The rows of one results folder by key: rows.jsonl, to which new ones are appended, and rows.jsonl.gz if any."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
-        self.path = self.folder / ROWS
-        parts = (self.folder / f"{ROWS}.gz", self.path)
-        self._rows: dict[str, Row] = {row["key"]: row for part in parts for row in read(part)}
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
+        self.path, self.spool = self.folder / ROWS, self.folder / SPOOL
+        super().__init__({row["key"]: row for part in (self.folder / f"{ROWS}.gz", self.path) for row in read(part)})
 
     def add(self, rows: Iterable[Row]) -> int:
         """Append rows that are not there yet; return how many were new."""
-        new = {row["key"]: row for row in rows if row["key"] not in self._rows}
+        new = {row["key"]: row for row in rows if row["key"] not in self}
         if new:
             append(self.path, new.values())
-            self._rows.update(new)
+            self.update(new)
         return len(new)
 
-    def get(self, keys: Iterable[str]) -> list[Row]:
-        return [self._rows[k] for k in keys if k in self._rows]
-
     def all(self, kind: str | None = None) -> list[Row]:
-        return [row for row in self._rows.values() if kind is None or row["task"]["kind"] == kind]
-
-    @property
-    def spool(self) -> Path:
-        return self.folder / SPOOL
+        return [row for row in self.values() if kind is None or row["task"]["kind"] == kind]
 
     def absorb_spool(self) -> int:
         """Take over what the workers of an interrupted sweep had finished."""
@@ -158,17 +144,15 @@ class Store:
             for part in sorted(self.spool.glob("*.jsonl")):
                 taken += self.add(row for row in read(part) if "error" not in row)
                 part.unlink(missing_ok=True)
-            try:
+            with suppress(OSError):  # another worker's file arrived meanwhile: the next sweep takes it
                 self.spool.rmdir()
-            except OSError:
-                pass  # another worker's file arrived meanwhile: the next sweep takes it
         return taken
 
 
 def require_rows(folder: str | os.PathLike) -> Store:
     """A store that has rows; otherwise an error with its location."""
     store = Store(folder)
-    if not len(store):
+    if not store:
         raise DataError(f"no rows in {os.fspath(folder)!r}: run `rpl reproduce` or `rpl compare` into it first")
     return store
 
@@ -262,7 +246,7 @@ def run_sweep(
     if failures:
         listed = "\n".join(failures)
         raise DataError(f"{len(failures)} of {len(tasks)} runs failed; start again to retry them:\n{listed}")
-    return store.get(keys)
+    return [store[k] for k in keys if k in store]
 
 
 def _with_retries(
