@@ -57,6 +57,7 @@ class Baseline(Acting, ABC):
     """
 
     name: ClassVar[str] = "baseline"
+    certificate: Any = None  # only learners with guarantees have one
 
     def __init__(self, *, seed: int = 0, compiled: bool = True, observation_to_state: StateOf | None = None):
         self.seed = seed
@@ -66,7 +67,6 @@ class Baseline(Acting, ABC):
         self.num_timesteps = 0
         self.num_updates = 0
         self.planned_episodes = 0  # the end of this call of learn; schedules may depend on it
-        self.certificate: Any = None  # only learners with guarantees have one
         self.experience: Experience
         self._world: Attachment | None = None
         self._stream: Stream

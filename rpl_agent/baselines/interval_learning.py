@@ -90,10 +90,6 @@ class IntervalLearning(ModelBased):
             self._robust = (self.num_timesteps, found)
         return self._robust[1]
 
-    @certificate.setter
-    def certificate(self, value: None) -> None:
-        """Accepts None from the base class."""
-
     @property
     def policy(self) -> Policy:
         certificate = self.certificate

@@ -131,7 +131,9 @@ class StepChecker:
         t = self._transition(row, successor, reward, where)
         at_horizon = self.horizon is not None and step + 1 >= self.horizon
         if not terminated or self.ends(successor):
-            if repeats and self._pays(t, reward) and len(self._followed) < REMEMBERED:
+            # remembered unless something is left to record about it: a reward that is only nearly the model's
+            exact = self.paid is None or self.paid[t][:2] == (reward, reward)
+            if repeats and exact and len(self._followed) < REMEMBERED:
                 self._followed[key] = successor, t
         elif not at_horizon:
             raise DataError(
@@ -192,10 +194,6 @@ class StepChecker:
             f"{where()}: reward {reward} contradicts the model, which pays {expected} for "
             f"{pmdp.transition_name(ways[0])}; pass check_rewards=False if that is intended"
         )
-
-    def _pays(self, t: int, reward: float) -> bool:
-        """Whether a transition pays exactly this, so that nothing is left to record about it."""
-        return self.paid is None or self.paid[t][:2] == (reward, reward)
 
     def _read(self, read: Callable[[], int], observation: Any, where: Where) -> int:
         try:
