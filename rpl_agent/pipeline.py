@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from rpl_agent._core.blas import one_blas_thread
 from rpl_agent.certificate import Certificate, versions
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
 from rpl_agent.coupled import coupled_bounds
@@ -133,6 +134,7 @@ def timed(timings: dict[str, float], stage: str) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- data → what nature may do
+@one_blas_thread
 def uncertainty_from(
     pmdp: ParametricMDP, counts: Counts, config: Config, objective: Objective | None = None, *,
     start: np.ndarray | None = None, evidence: Doubt = NO_DOUBT,
@@ -275,6 +277,7 @@ def certify(
     return certify_uncertainty(pmdp, counts, found, objective, config, policy=policy, warm=warm)
 
 
+@one_blas_thread
 def certify_uncertainty(
     pmdp: ParametricMDP,
     counts: Counts,

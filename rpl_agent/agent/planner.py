@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rpl_agent._core.blas import one_blas_thread
 from rpl_agent.agent.exploration import Exploration, SamplingGoal, explore, informative_policy
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.certificate import Certificate
@@ -70,6 +71,7 @@ class Planner(Memory):
         self._warned: set[str | type[Warning]] = set()
 
     @interruptible
+    @one_blas_thread
     def plan(self, counts: Counts, goal: SamplingGoal | None = None) -> Policy | None:
         """The optimistic policy for all data so far; None if nothing was learned since the last call.
 

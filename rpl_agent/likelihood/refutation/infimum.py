@@ -14,6 +14,7 @@ vanishes, at a price of τ per row.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 
 from rpl_agent.likelihood.chart import Observations, ParameterChart
 from rpl_agent.likelihood.mixture import rounding
@@ -90,11 +91,11 @@ def _newton(
 
     current = penalised(x)
     for _ in range(MAX_STEPS):
-        step = -np.linalg.lstsq(current[2], current[1], rcond=None)[0]
-        decrease, length = -float(current[1] @ step), 1.0
+        step = -_solved(current[2], current[1])
+        decrease, length = -float(current[1] @ step), _largest_step(observed, chart, x, step)
         if not decrease > 1e-8:
             break
-        following = penalised(x + step)
+        following = penalised(x + length * step)
         while following[0] > current[0] - 0.25 * length * decrease and length > 1e-12:
             length *= 0.5
             following = penalised(x + length * step)
@@ -102,3 +103,18 @@ def _newton(
             break
         x, current = x + length * step, following
     return x
+
+
+def _solved(hessian: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """hessian⁻¹ slope, the shortest solution where directions without data or rows have no curvature."""
+    try:
+        return scipy.linalg.solve(hessian, slope, assume_a="pos")
+    except scipy.linalg.LinAlgError:
+        return np.linalg.lstsq(hessian, slope, rcond=None)[0]
+
+
+def _largest_step(observed: Observations, chart: ParameterChart, x: np.ndarray, step: np.ndarray) -> float:
+    """At most 1, and nearly as far as x + length · step stays in the polytope with positive expressions."""
+    left = np.concatenate([chart.b - chart.A @ x, observed.values(x)])
+    used = np.concatenate([chart.A @ step, -(observed.weights @ step)])
+    return min(1.0, 0.99 * float((left[used > 0.0] / used[used > 0.0]).min(initial=np.inf)))
