@@ -17,7 +17,8 @@ class OneBlasThread(ContextDecorator):
     """
 
     def __init__(self) -> None:
-        self._lock, self._inside, self._limit = Lock(), 0, None
+        self._lock, self._inside = Lock(), 0
+        self._limit: Any = None
 
     def __enter__(self) -> None:
         with self._lock:
