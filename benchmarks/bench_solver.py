@@ -25,6 +25,7 @@ from rpl_agent._core import core, threads
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Kind, Nature, Objective, Sense
+from rpl_agent.model.objective import tasks
 from rpl_agent.pipeline import certify
 from rpl_agent.relaxations import Intervals
 from rpl_agent.relaxations.base import longest_row, model_rows, workspace
@@ -110,6 +111,7 @@ def seconds_per_million(name: str) -> Row:
 
     def cold() -> Any:
         structures(world.pmdp).clear()
+        tasks(world.pmdp).clear()
         return solve(relaxation, world.objective)
 
     seconds, solution = best_of(cold, 2)
@@ -185,6 +187,7 @@ def against_storm(name: str) -> list[Row]:
 
         def cold(nature: Nature = nature) -> Any:
             structures(world.pmdp).clear()
+            tasks(world.pmdp).clear()
             return solve(relaxation, world.objective, nature)
 
         ours, solution = best_of(cold)

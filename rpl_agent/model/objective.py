@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpl_agent.errors import ModelError, RPLWarning, listed
+from rpl_agent.model.caching import cached_fact
 from rpl_agent.model.csr import reached
 
 if TYPE_CHECKING:
@@ -212,13 +213,21 @@ class Objective:
         return f'R{{"{self.reward_name}"}}{self.sense.value}=? [ {path} ]{suffix}'
 
     def resolve(self, pmdp: ParametricMDP) -> Task:
-        """The objective as arrays over a model; raises errors before any iteration."""
-        target = self._mask(pmdp, self.target, "target")
-        avoid = self._mask(pmdp, self.avoid, "avoid") & ~target
-        if self.target is not None and not target.any():
+        """The objective as arrays over a model, known from then on; raises errors before any iteration."""
+        if self.target is not None and not self._mask(pmdp, self.target, "target").any():
             # so the value is 0, or infinite if the target must be reached: often a misspelt formula
             warnings.warn(f"the target label {self.target!r} holds in no state", RPLWarning, stacklevel=2)
-        timed = self._timed(pmdp)
+        known = tasks(pmdp)
+        if self not in known:
+            if len(known) > 8:
+                known.clear()
+            known[self] = self._resolve(pmdp)
+            known[self].reward.flags.writeable = False
+        return known[self]
+
+    def _resolve(self, pmdp: ParametricMDP) -> Task:
+        target = self._mask(pmdp, self.target, "target")
+        avoid, timed = self._mask(pmdp, self.avoid, "avoid") & ~target, self._timed(pmdp)
         if self.kind is Kind.REACH:
             return Task(timed, target, avoid, np.zeros(pmdp.num_rows))
         if self.reward_name is None or self.reward_name not in pmdp.rewards:
@@ -290,6 +299,12 @@ class Objective:
         if label not in pmdp.labels:
             raise ModelError(f"no label {label!r} for the {role}; the model has: {listed(sorted(pmdp.labels))}")
         return pmdp.labels[label]
+
+
+@cached_fact
+def tasks(_: ParametricMDP) -> dict[Objective, Task]:
+    """Objectives that were resolved against a model."""
+    return {}
 
 
 @dataclass(frozen=True)

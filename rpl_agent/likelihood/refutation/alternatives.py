@@ -115,9 +115,11 @@ class Alternatives:
     """The alternatives to one model (or block), given its data so far.
 
     x : (r,) the parameter of largest likelihood in the domain, in reduced coordinates.
+    marginals : (k,) `row_marginals` of the visited rows, if known.
     """
 
-    def __init__(self, pmdp: ParametricMDP, counts: Counts, x: np.ndarray, weights: Weights):
+    def __init__(self, pmdp: ParametricMDP, counts: Counts, x: np.ndarray, weights: Weights,
+                 marginals: np.ndarray | None = None):  # fmt: skip
         self.pmdp, self.counts, self.weights = pmdp, counts, weights
         table = pmdp.table
         self._constant = table.constant
@@ -125,7 +127,7 @@ class Alternatives:
         seen = np.flatnonzero(counts.transitions)
         self._expression, self._count = pmdp.expression[seen], counts.transitions[seen].astype(float)
         self._rows, self._row_ptr = owners(pmdp.row_ptr, seen)
-        self._row_marginal = row_marginals(pmdp, counts, self._rows)
+        self._row_marginal = row_marginals(pmdp, counts, self._rows) if marginals is None else marginals
         self._tried, self._hits, self._trials = _single_events(pmdp, counts)
         self._event_marginal = scipy.special.betaln(self._hits + 0.5, self._trials - self._hits + 0.5) - np.log(np.pi)
         self.columns = observed_expressions(pmdp, counts.successes)  # of every likelihood
@@ -186,7 +188,7 @@ class Alternatives:
             tried = named
             observed, offsets = self._joined(parts)
             x, bound, shares = lowest_tangent(observed, offsets, domain, x, box)
-            bound -= _marginal_error(self.counts)
+            bound -= marginal_error(self.counts)
             if bound > found.log_e_value:
                 kind, number = parts[int(shares.argmax())][:2]
                 found = Doubt(bound, kind, number)
@@ -289,7 +291,7 @@ def _moved_inside(x: np.ndarray, domain: ParameterChart) -> np.ndarray:
     return domain.start
 
 
-def _marginal_error(counts: Counts) -> float:
+def marginal_error(counts: Counts) -> float:
     """Bound on the rounding error of the marginals: lgamma is accurate to a few units in n ln n."""
     return 1e-13 * counts.total * (1.0 + float(np.log1p(counts.total))) + 1e-9
 
@@ -318,11 +320,6 @@ def _single_events(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.
     return tried, hits[tried], trials[tried]
 
 
-def rows_marginal(pmdp: ParametricMDP, counts: Counts) -> float:
-    """A lower bound on ln of the Dirichlet(½)-multinomial probability of all rows together."""
-    return float(row_marginals(pmdp, counts, counts.visited[0]).sum()) - _marginal_error(counts)
-
-
 def known_rows(pmdp: ParametricMDP, counts: Counts, weights: Weights) -> list[Doubt]:
     """Doubts from rows without unknowns, each by itself, in a model of independent blocks."""
     known = np.logical_and.reduceat(pmdp.table.is_constant[pmdp.expression], pmdp.row_ptr[:-1])
@@ -333,5 +330,5 @@ def known_rows(pmdp: ParametricMDP, counts: Counts, weights: Weights) -> list[Do
     count = counts.transitions[seen].astype(float)
     terms = count * np.log(pmdp.table.constant[pmdp.expression[seen]])
     scores = weights.row + row_marginals(pmdp, counts, rows) - np.add.reduceat(terms, row_ptr[:-1])
-    total = float(np.logaddexp.reduce(scores)) - _marginal_error(counts)
+    total = float(np.logaddexp.reduce(scores)) - marginal_error(counts)
     return [Doubt(total, "row", int(rows[scores.argmax()]))] if total > 0.0 else []

@@ -30,8 +30,8 @@ from rpl_agent.likelihood.refutation.alternatives import (
     Doubt,
     Weights,
     known_rows,
+    marginal_error,
     row_marginals,
-    rows_marginal,
 )
 from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_fact, without_unused
 from rpl_agent.model.algebra.factors import factors
@@ -59,19 +59,21 @@ def doubt(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = Non
     fixed = observed[table.is_constant[observed]]
     likelihood = float(counts.successes[fixed] @ np.log(table.constant[fixed]))
     weights = Weights.of(pmdp, factorisation(pmdp).num_blocks if pays else 1)
+    marginals = row_marginals(pmdp, counts, counts.visited[0])
     if pays:
         blocks = factorisation(pmdp)
         most, found = _largest_by_blocks(blocks, counts, weights)
         found += known_rows(pmdp, counts, weights) + _single_blocks(pmdp, blocks, counts, weights)
     else:
-        most, found = _largest(pmdp, counts, weights, estimate)
-    joint = Doubt(weights.all_rows + rows_marginal(pmdp, counts) - likelihood - most)
+        most, found = _largest(pmdp, counts, weights, estimate, marginals)
+    joint = Doubt(weights.all_rows + float(marginals.sum()) - marginal_error(counts) - likelihood - most)
     return max([joint, *found], key=lambda doubt: doubt.log_e_value)
 
 
 def _largest(
-    pmdp: ParametricMDP, counts: Counts, weights: Weights, estimate: np.ndarray | None
-) -> tuple[float, list[Doubt]]:
+    pmdp: ParametricMDP, counts: Counts, weights: Weights, estimate: np.ndarray | None = None,
+    marginals: np.ndarray | None = None,
+) -> tuple[float, list[Doubt]]:  # fmt: skip
     """For one block: an upper bound on the log-likelihood of its parametric part, and doubts."""
     if pmdp.table.is_affine:
         most, x = _largest_of_affine(pmdp, counts.successes, estimate)
@@ -79,7 +81,7 @@ def _largest(
         most, x = _largest_of_products(pmdp, counts, estimate)
     if x is None:
         return most, []
-    alternatives = Alternatives(pmdp, counts, x, weights)
+    alternatives = Alternatives(pmdp, counts, x, weights, marginals)
     return most, [alternatives.doubt(domain_rows(pmdp))] if alternatives.evidence() > 0.0 else []
 
 
@@ -156,7 +158,7 @@ def _largest_by_blocks(blocks: Factorisation, counts: Counts, weights: Weights) 
         if table.is_affine and table.reduction.rank > MAX_RANK:
             total = np.inf  # no bound: no claim
             continue
-        most, doubts = _largest(block.model, block.counts(counts), weights, None)
+        most, doubts = _largest(block.model, block.counts(counts), weights)
         total += most
         found += [_in_model(block, doubt) for doubt in doubts]
     return total, found
@@ -167,7 +169,7 @@ def _single_blocks(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, w
     found = []
     for k in np.flatnonzero(blocks.single & _suspicious(pmdp, blocks, counts, weights)).tolist():
         block = single_block(pmdp, k)
-        found += [_in_model(block, d) for d in _largest(block.model, block.counts(counts), weights, None)[1]]
+        found += [_in_model(block, d) for d in _largest(block.model, block.counts(counts), weights)[1]]
     return found
 
 
