@@ -24,7 +24,7 @@ import numpy as np
 from rpl_agent._core import Struct, core
 from rpl_agent.coupled.affine import chances_of
 from rpl_agent.coupled.attribution import MIN_PROBABILITY, fisher_information, point_frame, slopes
-from rpl_agent.coupled.expansion import StepExpansion, expand_without_cycles, expansion_of, greedy_rules
+from rpl_agent.coupled.expansion import expand_without_cycles, expansion_of
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Policy, Sense, Task
 from rpl_agent.model.simulate import absorbing_states
@@ -238,13 +238,11 @@ def informative_policy(
 
 def optimum_gradient(problem: Problem, frame: Frame, start: Policy) -> np.ndarray | None:
     """(n,) gradient of the optimal value at a point, in the initial state; None if it takes too much memory."""
-    horizon, first = problem.objective.horizon, problem.pmdp.initial_state
-    if horizon is None:
-        best = expansion_of(problem, frame, None, start)
-        return None if best is None else best.gradient[first]
-    if horizon * problem.pmdp.num_states * frame.dimension > GRADIENTS:
+    steps, first = problem.objective.horizon or 0, problem.pmdp.initial_state
+    if steps * problem.pmdp.num_states * frame.dimension > GRADIENTS:
         return None
-    return StepExpansion.of(problem, frame, greedy_rules(problem, frame)).gradient[-1][first]
+    best = expansion_of(problem, frame, None, start)
+    return None if best is None else best.gradient[..., first, :].reshape(-1, frame.dimension)[-1]
 
 
 def design(plays: Plays, information: RowInformation, seen: np.ndarray, goal: SamplingGoal) -> Policy | None:

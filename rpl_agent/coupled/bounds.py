@@ -18,7 +18,7 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.coupled.affine import AffineBound, AffineProof, Side, excess, row_excess
-from rpl_agent.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of, greedy_rules, known_chain
+from rpl_agent.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of, known_chain
 from rpl_agent.likelihood.blocks import factorisation
 from rpl_agent.model import Nature, Objective, Policy, best_rows
 from rpl_agent.regions.base import Region, checked_directions
@@ -41,9 +41,13 @@ MOST_SLACK = 4.0
 DIVERGED = 30.0
 
 
-def find_bound(problem: Problem, expansion: ValueExpansion, side: Side, every_policy: bool) -> AffineBound | None:
+def find_bound(
+    problem: Problem, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool
+) -> AffineBound | None:
     """A bound with the gradient of the expansion, still to be checked; None if none was found."""
     bound = expansion.bound(side, every_policy)
+    if isinstance(expansion, StepExpansion):
+        return bound
     margin = ROUNDING * float(np.abs(expansion.values).max())
     if expansion.order is not None:
         order, here = expansion.order[bound.scope[expansion.order]], (bound.values.copy(), bound.gradient)
@@ -184,16 +188,18 @@ def coupled_bounds(
     frame = frame_of(region, directions)
     if frame is None:
         return None
-    if objective.horizon is not None:
-        return _horizon_bounds(problem, region, frame, policy)
     expansion = expansion_of(problem, frame, policy, start)
     if expansion is None:
         return None
     pieces = min(pieces, WORK // problem.pmdp.num_transitions)
     search, proof = Search(problem, expansion.policy, directions), AffineProof(problem, region)
-    found, slope = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, expansion.gradient[problem.pmdp.initial_state]
+    found = {Side.LOWER: -np.inf, Side.UPPER: np.inf}
+    slope = expansion.gradient[..., problem.pmdp.initial_state, :].reshape(-1, frame.dimension)[-1]
     for side in Side:
         every_policy = policy is None and side is not Side.own(objective.sense)
+        if isinstance(expansion, StepExpansion):
+            found[side] = search.bound(proof, expansion, side, every_policy)
+            continue
         best = expansion.bound(side, every_policy).at(region, problem.pmdp.initial_state)  # if it needed no slack
         limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
         # Evaluate a given policy as sharply as one that was found here, whatever is known already.
@@ -208,19 +214,6 @@ def coupled_bounds(
                 partial(search.piece, side, every_policy), pieces,
             )  # fmt: skip
     return CoupledBounds(found[Side.LOWER], found[Side.UPPER], expansion.policy, _in_region(frame, slope))
-
-
-def _horizon_bounds(problem: Problem, region: Region, frame: Frame, policy: Policy | None) -> CoupledBounds:
-    """The same for an objective with a horizon, with a bound for each number of steps to go."""
-    chosen, proof = policy if policy is not None else greedy_rules(problem, frame), AffineProof(problem, region)
-    found, state = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, problem.pmdp.initial_state
-    expansion = StepExpansion.of(problem, frame, chosen)
-    for side in Side:
-        every_policy = policy is None and side is not Side.own(problem.objective.sense)
-        bound = expansion.bound(side, every_policy)
-        if not proof.issues(bound):
-            found[side] = bound.at(region, state)
-    return CoupledBounds(found[Side.LOWER], found[Side.UPPER], chosen, _in_region(frame, bound.gradient[-1, state]))
 
 
 def _in_region(frame: Frame, slope: np.ndarray) -> np.ndarray:
@@ -258,7 +251,9 @@ class Search:
     policy: Policy
     directions: np.ndarray  # (F, r) in which a frame should be narrow
 
-    def bound(self, proof: AffineProof, expansion: ValueExpansion, side: Side, every_policy: bool) -> float:
+    def bound(
+        self, proof: AffineProof, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool
+    ) -> float:
         """The proved bound of the initial state, infinite if none was found."""
         bound = find_bound(self.problem, expansion, side, every_policy)
         if bound is None or proof.issues(bound):

@@ -14,7 +14,7 @@ import numpy as np
 
 from rpl_agent.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
 from rpl_agent.coupled.bounds import find_bound
-from rpl_agent.coupled.expansion import StepExpansion, ValueExpansion, expansion_of, greedy_rules, visits
+from rpl_agent.coupled.expansion import StepExpansion, ValueExpansion, expansion_of, visits
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model import Domain, Nature, Objective, ParametricMDP, Policy, Sense, gather, range_on_box
 from rpl_agent.regions.base import Box
@@ -91,7 +91,9 @@ class BoxBounds:
 
     @cached_property
     def _start(self) -> Policy:
-        return self.policy if self.policy is not None else self.robust.policy
+        if self.policy is not None:
+            return self.policy
+        return self.robust.policy if self.objective.horizon is None else Policy.uniform(self.pmdp)  # needs no search
 
     def root(self, side: Side) -> BoxPiece:
         """The whole region; without an affine bound its bound is infinite."""
@@ -119,13 +121,12 @@ class BoxBounds:
         expansion = self._expansion(frame)
         bound, slope = side.value * np.inf, None
         if expansion is not None:
-            bound, slope = self._affine(side, expansion, cell), expansion.gradient[self.pmdp.initial_state]
-        elif self.objective.horizon is not None and self.is_expandable:
-            bound, slope = self._with_horizon(side, frame, cell)
+            bound, slope = self._affine(side, expansion, cell), expansion.gradient[..., self.pmdp.initial_state, :]
+            slope = slope.reshape(-1, frame.dimension)[-1]  # with all steps to go
         failed, known = 0, side.value * np.inf if parent is None else parent.bound
         if not np.isfinite(bound):
             failed = 1 if parent is None else parent.failed + 1
-            if eager or failed > PATIENCE or expansion is None or self._every_policy(side):
+            if eager or failed > PATIENCE or not isinstance(expansion, ValueExpansion) or self._every_policy(side):
                 bound = self.interval_bound(side, lower, upper)
         bound = side.value * min(side.value * bound, side.value * known)
         beyond = np.inf if best is None else side.value * (bound - best)
@@ -147,15 +148,13 @@ class BoxBounds:
         cell = Polytope(A, self.region.b, lower, upper)
         return None if cell.is_empty else cell
 
-    def _expansion(self, frame: BoxFrame) -> ValueExpansion | None:
-        if not self.is_expandable or self.objective.horizon is not None:
-            return None
-        return expansion_of(self.problem, frame, self.policy, self._start)
+    def _expansion(self, frame: BoxFrame) -> ValueExpansion | StepExpansion | None:
+        return expansion_of(self.problem, frame, self.policy, self._start) if self.is_expandable else None
 
     def _every_policy(self, side: Side) -> bool:
         return self.policy is None and side is not Side.own(self.objective.sense)
 
-    def _affine(self, side: Side, expansion: ValueExpansion, cell: Box | Polytope) -> float:
+    def _affine(self, side: Side, expansion: ValueExpansion | StepExpansion, cell: Box | Polytope) -> float:
         bound = find_bound(self.problem, expansion, side, self._every_policy(side))
         if bound is None:
             return side.value * np.inf
@@ -169,15 +168,6 @@ class BoxBounds:
     def _at(self, bound: AffineBound, cell: Box | Polytope) -> float:
         found = bound.at(cell, self.pmdp.initial_state) + bound.side.value * self.problem.task.rounding
         return min(max(found, 0.0), 1.0) if self.problem.is_reach else found
-
-    def _with_horizon(self, side: Side, frame: BoxFrame, cell: Box | Polytope) -> tuple[float, np.ndarray]:
-        """(the bound, the gradient of the value at the centre)."""
-        policy = self.policy if self.policy is not None else greedy_rules(self.problem, frame)
-        bound = StepExpansion.of(self.problem, frame, policy).bound(side, self._every_policy(side))
-        slope = bound.gradient[-1, self.pmdp.initial_state]
-        if AffineProof(self.problem, Box(cell.lower, cell.upper)).issues(bound):
-            return side.value * np.inf, slope
-        return self._at(bound, cell), slope
 
     def interval_bound(self, side: Side, lower: np.ndarray, upper: np.ndarray) -> float:
         direction = Sense.MIN if side is Side.LOWER else Sense.MAX
@@ -196,7 +186,9 @@ class BoxBounds:
     def value(self, theta: np.ndarray) -> float:
         """The approximate value at one point."""
         expansion = self._expansion(BoxFrame(theta, np.zeros(len(theta))))
-        return self.solved_at(theta).middle if expansion is None else float(expansion.values[self.pmdp.initial_state])
+        if expansion is None:
+            return self.solved_at(theta).middle
+        return float(expansion.values[..., self.pmdp.initial_state].flat[-1])
 
     def certified_at(self, theta: np.ndarray) -> tuple[float, float]:
         """Certified bounds on the value at one point."""
@@ -224,7 +216,7 @@ class BoxBounds:
             point = LinearProgram(self.region.A, self.region.b, lower, upper).solve(direction)[1]
         return point if self.region.contains(point) else None
 
-    def _axis(self, lower: np.ndarray, upper: np.ndarray, expansion: ValueExpansion | None) -> int:
+    def _axis(self, lower: np.ndarray, upper: np.ndarray, expansion: ValueExpansion | StepExpansion | None) -> int:
         """The parameter with the largest second order, or, if unknown, the widest one relative to the region."""
         middle = 0.5 * (lower + upper)
         whole = self.region.upper - self.region.lower
@@ -232,7 +224,7 @@ class BoxBounds:
         share[~((lower < middle) & (middle < upper))] = 0.0
         if not share.any():
             return -1
-        if expansion is not None:
+        if isinstance(expansion, ValueExpansion):
             turned = np.where(share > 0.0, second_order(self.problem, expansion), 0.0)
             if turned.any():
                 return int(turned.argmax())

@@ -96,8 +96,10 @@ def _reached(problem: Problem, order: np.ndarray, policy: Policy, chances: Struc
 
 def expansion_of(
     problem: Problem, frame: Frame | BoxFrame, policy: Policy | None, start: Policy
-) -> ValueExpansion | None:
+) -> ValueExpansion | StepExpansion | None:
     """The expansion of a policy, or, without one, of the best one at the centre, searched from a start."""
+    if problem.objective.horizon is not None:
+        return StepExpansion.of(problem, frame, policy if policy is not None else greedy_rules(problem, frame))
     if problem.order is not None:
         return expand_without_cycles(problem, frame, problem.order, policy)
     expansion = expand(problem, frame, policy if policy is not None else start)

@@ -22,7 +22,6 @@ from rpl_agent import checker
 from rpl_agent.certificate import Certificate
 from rpl_agent.coupled.affine import Side
 from rpl_agent.coupled.bounds import expansion_of, find_bound
-from rpl_agent.coupled.expansion import StepExpansion, greedy_rules
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.bets.slabs import bets_apply
@@ -284,15 +283,10 @@ def _affine(
     assert frame is not None and cuts is not None
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     side, start = Side.UPPER if upper else Side.LOWER, problem.pmdp.initial_state
-    if problem.objective.horizon is not None:
-        rules = policy if own else greedy_rules(problem, frame)
-        bound = StepExpansion.of(problem, frame, rules).bound(side, not own)
-    else:
-        expansion = expansion_of(problem, frame, policy if own else None, policy)
-        found = None if expansion is None else find_bound(problem, expansion, side, not own)
-        if found is None:
-            return None
-        bound = found
+    expansion = expansion_of(problem, frame, policy if own else None, policy)
+    bound = None if expansion is None else find_bound(problem, expansion, side, not own)
+    if bound is None:
+        return None
     values, gradient = bound.moved, bound.gradient
     inside = bound.scope | problem.task.decided
     slope = gradient[..., start, :].reshape(-1, frame.dimension)[-1]
