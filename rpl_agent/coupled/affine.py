@@ -19,6 +19,7 @@ import numpy as np
 from rpl_agent._core import UNIT_ROUNDOFF, Struct, core, threads
 from rpl_agent.model import ParametricMDP, Policy, Sense, cached_on, gather
 from rpl_agent.model.algebra.ranges import taylor_table
+from rpl_agent.model.building.validation import linear_part
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame, FrameForms, triangle
@@ -51,25 +52,16 @@ class BoxFrame:
     def split(self, table: ExpressionTable) -> FrameForms:
         """The expressions of a table as functions of y: a Taylor model over the cube."""
         if table.is_affine:
-            return self._affine(table)
+            linear, constant = linear_part(table), table.constant
+            size = np.abs(constant) + np.abs(linear) @ (np.abs(self.center) + self.half)
+            error = (4.0 * self.dimension + 20.0) * UNIT_ROUNDOFF * size
+            return FrameForms(constant + linear @ self.center, np.ascontiguousarray(linear * self.half), None, error)
         value, slope, curvature, error = taylor_table(table, self.center, self.half)
         slope = slope * self.half
         rows, columns = triangle(self.dimension)
         bent = (curvature * self.half[:, None] * self.half)[:, rows, columns]
         scaled = 4.0 * UNIT_ROUNDOFF * (np.abs(slope).sum(axis=1) + cube_sizes(bent, self.dimension))
         return FrameForms(value, np.ascontiguousarray(slope), np.ascontiguousarray(bent), error + scaled)
-
-    def _affine(self, table: ExpressionTable) -> FrameForms:
-        exponents, coefficients = table.monomials, table.coefficients
-        used = np.asarray(exponents.any(axis=1))
-        columns = np.column_stack([np.where(used, exponents @ self.center, 1.0), exponents * self.half])
-        found = coefficients @ columns
-        value, slope = found[:, 0].copy(), np.ascontiguousarray(found[:, 1:])
-        size = cached_on(coefficients, "magnitudes", abs) @ np.where(
-            used, exponents @ (np.abs(self.center) + self.half), 1.0
-        )
-        terms = np.diff(coefficients.indptr).max(initial=0)
-        return FrameForms(value, slope, None, (4.0 * terms + 16.0) * UNIT_ROUNDOFF * size)
 
     def encloses(self, region: Region) -> bool:
         """Whether the region is proved to lie in the box."""

@@ -13,6 +13,7 @@ from rpl_agent._core import read_only
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import ParametricMDP, cached_on, without_unused
 from rpl_agent.model.algebra.ranges import taylor_table
+from rpl_agent.model.expressions import monomial_slopes
 from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
@@ -70,12 +71,8 @@ def own_gradient(
     if theta is None:
         return None
     place, reduction = _in_use(pmdp, theta), without_unused(pmdp).table.reduction
-    exponents, columns = np.asarray(reduction.exponents), []
-    for j in range(len(place)):
-        lower = exponents.copy()
-        lower[:, j] = np.maximum(lower[:, j] - 1, 0)
-        columns.append(exponents[:, j] * np.prod(place**lower, axis=1))
-    return np.stack(columns) @ np.asarray(reduction.matrix).T @ gradient
+    slopes_of_monomials = monomial_slopes(np.asarray(reduction.exponents), place)
+    return slopes_of_monomials.T @ np.asarray(reduction.matrix).T @ gradient
 
 
 def coordinate_jacobian(pmdp: ParametricMDP) -> np.ndarray:

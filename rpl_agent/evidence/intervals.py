@@ -25,7 +25,6 @@ K successes in N trials, γ the error allowed for one interval:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -36,16 +35,6 @@ from rpl_agent.errors import DataError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta, per_event
 from rpl_agent.model import ExpressionTable, ParametricMDP, cached_fact
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Pooled data: per event ``successes``, ``trials`` (E,) and per expression ``observed`` K_f (F,)."""
-
-    successes: np.ndarray
-    trials: np.ndarray
-    observed: np.ndarray
-    total: int
 
 
 class EventTable:
@@ -76,15 +65,15 @@ class EventTable:
         self.num_events = int(self.event_of.max(initial=-1)) + 1
         self.row_ptr = pmdp.row_ptr
 
-    def pool(self, counts: Counts) -> Evidence:
-        """Pool counts in one compiled pass over the model."""
+    def pool(self, counts: Counts) -> tuple[np.ndarray, np.ndarray]:
+        """Successes and trials (E,) of the events, in one compiled pass over the model."""
         successes, trials = np.zeros(self.num_events, dtype=np.int64), np.zeros(self.num_events, dtype=np.int64)
         scratch = np.zeros(len(self.expression), dtype=np.int64), np.full(self.num_events, -1)
         core.pool_events(
             len(self.row_ptr) - 1, self.row_ptr, self.group_of, counts.transitions, self.event_of, self.positive,
             *scratch, successes, trials,
         )  # fmt: skip
-        return Evidence(successes, trials, counts.successes.copy(), counts.total)
+        return successes, trials
 
     def per_expression(
         self, lower: np.ndarray, upper: np.ndarray, table: ExpressionTable
@@ -195,9 +184,7 @@ def event_intervals(pmdp: ParametricMDP, counts: Counts, method: str, gamma: flo
     if table.num_events == 0:
         least, most = pmdp.table.constant_bounds
         return least.copy(), most.copy()
-    evidence = table.pool(counts)
-    lower, upper = function(evidence.successes, evidence.trials, gamma)
-    return table.per_expression(lower, upper, pmdp.table)
+    return table.per_expression(*function(*table.pool(counts), gamma), pmdp.table)
 
 
 def untied_intervals(

@@ -313,7 +313,6 @@ class Fit:
     x: np.ndarray
     information: np.ndarray  # (k, k) Σ K_f ∇f∇f'/f², positive semidefinite
     precision: np.ndarray  # (k, k) information + barrier, positive definite
-    decrement: float  # predicted distance (nats, doubled) to the optimum; the rule's own error estimate
 
 
 def fit(
@@ -328,5 +327,5 @@ def fit(
         z = chart.start.copy()
     information, precision = np.empty((k, k)), np.empty((k, k))
     scratch = np.empty(3 * k + k * k + r + r * r + r * k)
-    decrement = core.newton(*model, MAX_STEPS, TOLERANCE, scratch, z, x, information, precision)
-    return Fit(z, x, information, precision, decrement)
+    core.newton(*model, MAX_STEPS, TOLERANCE, scratch, z, x, information, precision)
+    return Fit(z, x, information, precision)

@@ -384,6 +384,16 @@ def _monomial_values(exponents: np.ndarray, theta: np.ndarray) -> np.ndarray:
     return values
 
 
+def monomial_slopes(exponents: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """(M, d) derivatives of monomials (M, d) at θ (d,)."""
+    slopes = exponents.astype(float)
+    for j in range(exponents.shape[1]):
+        lower = exponents.copy()
+        lower[:, j] = np.maximum(lower[:, j] - 1, 0)
+        slopes[:, j] *= np.prod(np.asarray(theta, dtype=float) ** lower, axis=1)
+    return slopes
+
+
 def _rational_row_echelon(table: ExpressionTable) -> tuple[list[list[Fraction]], list[int]]:
     """RREF of the non-constant coefficients: exact, and cheap because rank is found on few rows.
 

@@ -173,17 +173,6 @@ class Polytope(Region):
         region._data, region._program, region._empty, region._box = data, None, graph.empty, box
         return region
 
-    def vertices(self) -> np.ndarray:
-        """(V, r) vertices, for plots: of the complete graph, of the box, or those found so far."""
-        data = self._data
-        if data is None or self._empty:
-            return np.zeros((0, self.dimension))
-        count = int(data.counts[0])
-        if count:
-            return data.point[:count].copy()
-        corners = np.meshgrid(*np.stack([data.lower, data.upper], axis=1), indexing="ij")
-        return np.stack([c.ravel() for c in corners], axis=1) if corners else np.zeros((1, 0))
-
 
 def scaled_rows(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows scaled to a largest entry in [1, 2) by powers of two, which is exact."""

@@ -102,10 +102,6 @@ class VertexGraph:
         first, self._drawn = self._drawn, self._drawn + len(rhs)
         return rhs + self._perturbation * self._size * scale * _noise(self._drawn)[first : self._drawn]
 
-    def vertices(self) -> np.ndarray:
-        """(V, n) vertices of the loosened polytope."""
-        return self._point[: self._sizes[0]][self._alive[: self._sizes[0]] == 1]
-
     def cut(self, rows: np.ndarray, rhs: np.ndarray) -> None:
         """Intersect with {x : rows x <= rhs}, rows (m, n); raises GraphError if the result does not fit the table."""
         rows, rhs = np.ascontiguousarray(rows, np.float64), np.ascontiguousarray(rhs, np.float64)

@@ -34,10 +34,10 @@ def model():
 def _agree(model, transitions):
     counts = Counts(model)
     counts.add_batch(transitions)
-    evidence = event_table(counts.pmdp).pool(counts)
+    successes, trials = event_table(counts.pmdp).pool(counts)
     expected = slow.pooled(model, transitions)
     assert event_table(model).num_events == len(expected)
-    found = sorted((min(k, n - k), n) for k, n in zip(evidence.successes.tolist(), evidence.trials.tolist()))
+    found = sorted((min(k, n - k), n) for k, n in zip(successes.tolist(), trials.tolist()))
     assert found == sorted((min(k, n - k), n) for k, n in expected.values())
 
 

@@ -37,7 +37,7 @@ from rpl_agent.likelihood.windows import supports
 from rpl_agent.model.algebra.ranges import coordinate_box, taylor_table
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.csr import gather
-from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.expressions import ExpressionTable, monomial_slopes
 from rpl_agent.model.objective import Kind, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 
@@ -126,12 +126,7 @@ def derivatives(table: ExpressionTable, theta: np.ndarray) -> np.ndarray:
     """(F, d) derivatives of all expressions at θ (d,), for models with few parameters."""
     if table.is_affine:
         return cached_on(table, "derivatives", lambda t: np.asarray(t.coefficients @ t.monomials.astype(float)))
-    slopes = table.monomials.astype(float)  # (M, d)
-    for j in range(table.num_parameters):
-        lower = table.monomials.copy()
-        lower[:, j] = np.maximum(lower[:, j] - 1, 0)
-        slopes[:, j] *= np.prod(np.asarray(theta, dtype=float) ** lower, axis=1)
-    return np.asarray(table.coefficients @ slopes)
+    return np.asarray(table.coefficients @ monomial_slopes(table.monomials, theta))
 
 
 def _at(
@@ -161,20 +156,14 @@ def value_gradient(pmdp: ParametricMDP, task: Task, p: np.ndarray, slope: np.nda
     if task.final is not None:
         v = task.final.copy()
     rows = (pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.expression, task.reward)
-    if objective.horizon is None:
-        rows = _restricted(*rows, _sweeps(rows, task, p, slope[:, :0], v, g[:, :0]))
+    if objective.horizon is None:  # keep the rows of the best policy
+        chosen = _sweeps(rows, task, p, slope[:, :0], v, g[:, :0])
+        moves, own = gather(pmdp.row_ptr, chosen)
+        every = np.arange(len(chosen) + 1)
+        rows = (every, own, pmdp.successor[moves], pmdp.expression[moves], task.reward[chosen])
     _sweeps(rows, task, p, slope, v, g)
     found = g[pmdp.initial_state]
     return found if np.abs(found).max() > NOISE * np.abs(v).max() else np.zeros_like(found)
-
-
-def _restricted(
-    state_ptr: np.ndarray, row_ptr: np.ndarray, successor: np.ndarray, expression: np.ndarray, reward: np.ndarray,
-    chosen: np.ndarray,
-) -> ModelRows:  # fmt: skip
-    """The rows of a policy: ``chosen`` (S,), one row per state."""
-    moves, own = gather(row_ptr, chosen)
-    return np.arange(len(chosen) + 1), own, successor[moves], expression[moves], reward[chosen]
 
 
 def _sweeps(rows: ModelRows, task: Task, p: np.ndarray, slope: np.ndarray, v: np.ndarray, g: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.highs import minimiser
 from rpl_agent.model.algebra import ranges
 from rpl_agent.model.algebra.factors import factors
+from rpl_agent.model.caching import cached_fact
 from rpl_agent.model.csr import gather, reached
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import INT64_SAFE, ExpressionTable
@@ -206,6 +207,7 @@ def expression_range(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray
     return low, high
 
 
+@cached_fact
 def linear_part(table: ExpressionTable) -> np.ndarray:
     """(F, d) coefficients of the parameters themselves."""
     columns = np.flatnonzero(table.monomials.sum(axis=1) == 1)

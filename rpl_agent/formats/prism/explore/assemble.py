@@ -5,7 +5,7 @@ Rewards of states and rows are numbers, or polynomials in the parameters (`model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -25,46 +25,36 @@ from rpl_agent.model.pmdp import Spread
 from rpl_agent.model.polynomial import outward
 
 
+@dataclass
 class RewardTable:
     """Reward structures over states and rows (for a DTMC: the mean over its choices)."""
 
-    def __init__(
-        self, program: Program, columns: list[np.ndarray], states: int, choice_state: np.ndarray,
-        label_index: np.ndarray, base_label: list[str | None], row_of_sorted: np.ndarray, rows: np.ndarray,
-    ) -> None:  # fmt: skip
-        self.program, self.columns, self.states = program, columns, states
-        self.choice_state = choice_state
-        self.labels = base_label[:-1]  # the last one is the added self-loop, which earns nothing
-        self.label_index = label_index
-        self.row_of_sorted, self.rows = row_of_sorted, rows
-
-    def _earned(self, items: tuple[RewardItem, ...]) -> Iterator[tuple[RewardItem, np.ndarray, np.ndarray]]:
-        """(item, states or choices where it is earned, their states)."""
-        for item in items:
-            holds = column_of(item.guard, self.program.variables, self.columns, self.states)
-            if not item.on_transition:
-                at = np.flatnonzero(holds)
-                yield item, at, at
-                continue
-            mine = np.isin(self.label_index, [i for i, label in enumerate(self.labels) if label == item.action])
-            at = np.flatnonzero(mine & holds[self.choice_state])
-            yield item, at, self.choice_state[at]
+    program: Program
+    columns: list[np.ndarray]  # of the variables
+    states: int
+    choice_state: np.ndarray  # of the choices, sorted
+    label_index: np.ndarray  # of the choices, into the labels or beyond: the added self-loop earns nothing
+    labels: list[str | None]
+    row_of_sorted: np.ndarray  # of the choices
+    rows: np.ndarray  # the rows in their final order
 
     def polynomials(self, items: tuple[RewardItem, ...], pool: Pool) -> tuple[np.ndarray, np.ndarray]:
         """(S,), (R,) pool ids of a reward structure."""
         state, choice = np.zeros(self.states, dtype=np.int32), np.zeros(len(self.choice_state), dtype=np.int32)
-        for item, at, states in self._earned(items):
-            total, here = choice if item.on_transition else state, [c[states] for c in self.columns]
+        for item in items:
+            total, of = (choice, self.choice_state) if item.on_transition else (state, np.arange(self.states))
+            holds = column_of(item.guard, self.program.variables, self.columns, self.states)[of]
+            if item.on_transition:
+                mine = [i for i, label in enumerate(self.labels) if label == item.action]
+                holds = holds & np.isin(self.label_index, mine)
+            at = np.flatnonzero(holds)
+            here = [c[of[at]] for c in self.columns]
             total[at] = pool.add(total[at], probability_ids(item.value, self.program.variables, pool, here, len(at)))
         order = np.argsort(self.row_of_sorted, kind="stable")
         sizes = np.bincount(self.row_of_sorted, minlength=len(self.rows))
-        first = np.cumsum(sizes) - sizes
-        per_row = choice[order[first]]
-        for k in range(1, int(sizes.max(initial=1))):  # a DTMC: the mean over its choices
-            more = np.flatnonzero(sizes > k)
-            per_row[more] = pool.add(per_row[more], choice[order[first[more] + k]])
+        per_row = pool.sums(choice[order], np.cumsum(sizes) - sizes)
         several = np.flatnonzero(sizes > 1)
-        if len(several):
+        if len(several):  # a DTMC: the mean over its choices
             per_row[several] = pool.scale(per_row[several], sizes[several])
         return state, per_row[self.rows]
 
@@ -169,7 +159,7 @@ def assemble(
 ) -> Assembled:
     """Assemble a model; `ends` are the pool ids of the transitions, or of both ends of their intervals."""
     states = len(graph.keys)
-    base_names, base_label = _actions(program, machine)
+    base_names = _actions(program, machine)
     transition_choice = graph.transition_choice
     is_chain = program.kind == "dtmc"
     if is_chain:
@@ -203,7 +193,8 @@ def assemble(
     row_ptr = np.searchsorted(row, np.arange(len(rows) + 1))
     columns = machine.codec.columns(graph.keys)
     label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
-    reward_table = RewardTable(program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows)
+    earned = (choice_state, label_index, machine.actions, row_of_sorted, rows)
+    reward_table = RewardTable(program, columns, states, *earned)
     program, domain, table, expression, bounds, rewards, later = _tables(program, pool, ends, domain, reward_table)
     variables = {
         v.name: column.astype(np.int32) if max(abs(v.low), abs(v.high)) < 2**31 else column
@@ -244,7 +235,7 @@ def _labels(program: Program, graph: Graph, columns: list[np.ndarray]) -> dict[s
     return labels
 
 
-def _actions(program: Program, machine: Machine) -> tuple[list[str], list[str | None]]:
+def _actions(program: Program, machine: Machine) -> list[str]:
     """Names of the actions (unlabelled commands are called module.number), the added self-loop last."""
     commands = [c for module in program.modules for c in module]
     taken = {c.action for c in commands}
@@ -257,7 +248,7 @@ def _actions(program: Program, machine: Machine) -> tuple[list[str], list[str | 
     deadlock = DEADLOCK_ACTION
     while deadlock in taken:
         deadlock += "_"
-    return [*names, deadlock], [*machine.actions, None]
+    return [*names, deadlock]
 
 
 def _uniform(
@@ -295,15 +286,7 @@ def _merge(
     same = np.concatenate([[False], (np.diff(row) == 0) & (np.diff(successor) == 0)])
     if same.any():
         starts = np.flatnonzero(~same)
-        sizes = np.diff(np.concatenate([starts, [len(row)]]))
-        merged = []
-        for ids in ends:
-            total = ids[starts].copy()
-            for k in range(1, int(sizes.max())):
-                more = np.flatnonzero(sizes > k)
-                total[more] = pool.add(total[more], ids[starts[more] + k])
-            merged.append(total)
-        row, successor, ends = row[starts], successor[starts], merged
+        row, successor, ends = row[starts], successor[starts], [pool.sums(ids, starts) for ids in ends]
         keep = ends[-1] != 0
         if not keep.all():
             row, successor, ends = row[keep], successor[keep], [ids[keep] for ids in ends]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -166,11 +167,8 @@ def _synchronise(program: Program) -> tuple[list[str | None], list[list[list[int
 
 
 def _radices(projection: Projection) -> list[int]:
-    radix, result = 1, []
-    for i in reversed(projection.indices):
-        result.append(radix)
-        radix *= projection.variables[i].size
-    return result[::-1]
+    sizes = [projection.variables[i].size for i in projection.indices]
+    return [prod(sizes[k + 1 :]) for k in range(len(sizes))]
 
 
 def _ints(values: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray:

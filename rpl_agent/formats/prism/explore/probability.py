@@ -143,6 +143,14 @@ class Pool:
         found = [operation(known[pair // size], known[pair % size]) for pair in pairs.tolist()]
         return self.intern(found)[inverse.reshape(-1)]
 
+    def sums(self, ids: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        """Ids of the sums of groups of polynomials, each from a start to the next."""
+        sizes, total = np.diff(np.append(starts, len(ids))), ids[starts]
+        for k in range(1, int(sizes.max(initial=1))):
+            more = np.flatnonzero(sizes > k)
+            total[more] = self.add(total[more], ids[starts[more] + k])
+        return total
+
     def scale(self, ids: np.ndarray, divisors: np.ndarray) -> np.ndarray:
         """Ids of the polynomials divided by positive integers (n,)."""
         distinct, inverse = np.unique(divisors, return_inverse=True)
