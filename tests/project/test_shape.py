@@ -36,15 +36,15 @@ LINES_OF_PACKAGE = {
     "rpl_agent/agent": 6_875,
     "rpl_agent/baselines": 1_079,
     "rpl_agent/cli": 1_639,
-    "rpl_agent/coupled": 1_818,
-    "rpl_agent/evidence": 1_167,
+    "rpl_agent/coupled": 1_796,
+    "rpl_agent/evidence": 1_154,
     "rpl_agent/experiments": 2_033,
-    "rpl_agent/formats": 5_691,
-    "rpl_agent/likelihood": 3_056,
-    "rpl_agent/model": 4_173,
+    "rpl_agent/formats": 5_680,
+    "rpl_agent/likelihood": 3_044,
+    "rpl_agent/model": 4_185,
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 730,
-    "rpl_agent/regions": 1_913,
+    "rpl_agent/regions": 1_898,
     "rpl_agent/relaxations": 955,
     "rpl_agent/solver": 2_761,
 }
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_175
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_114
 
 
 def test_folders_are_not_crowded():
