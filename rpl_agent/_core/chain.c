@@ -240,7 +240,8 @@ double guess(const game *play, int64_t count, const int64_t *order, double *valu
     for (int64_t i = 0; i < count; i++) {
         int64_t s = order[i];
         double best = -INFINITY, mixed = 0.0;
-        fetch_ahead(i, count, order, play->state_ptr, rows->row_ptr, rows->successor, rows->expression, values, 1);
+        fetch_ahead(i, count, order, play->state_ptr, 0, rows->row_ptr, rows->successor, rows->expression,
+                    play->reward, values, 1, values);
         for (int64_t row = play->state_ptr[s]; row < play->state_ptr[s + 1]; row++) {
             double mean = 0.0;
             if (weights && weights[row] == 0.0)

@@ -185,8 +185,8 @@ INLINE double residual_in(const int64_t r, group played, const row_chances *chan
     return isnan(missed) ? INFINITY : missed;
 }
 
-/* The same, with loops over few parameters unrolled. */
-static double residual(group played, const row_chances *chances, const double *reward, double gamma, double sign,
+/* The same, with loops over few parameters unrolled. Inlined: to pass its arguments would take as long as its work. */
+INLINE double residual(group played, const row_chances *chances, const double *reward, double gamma, double sign,
                        bool checked, double least, double u, const double *g, const affine_functions *functions,
                        double *l, double *M)
 {
@@ -210,10 +210,10 @@ INLINE group played_in(const choice *agent, int64_t s)
 }
 
 INLINE void fetch_states(int64_t at, int64_t count, const int64_t *order, const choice *agent,
-                         const row_chances *chances, const double *g)
+                         const row_chances *chances, const double *reward, const double *g, const double *u)
 {
-    fetch_ahead(at, count, order, agent->rows ? agent->rows : agent->state_ptr, chances->row_ptr, chances->successor,
-                chances->expression, g, chances->r);
+    fetch_ahead(at, count, order, agent->rows ? agent->rows : agent->state_ptr, agent->rows ? 1 : 0, chances->row_ptr,
+                chances->successor, chances->expression, reward, g, chances->r, u);
 }
 
 /* The worst residual of what may be played in state s. */
@@ -262,7 +262,7 @@ static void residual_part(void *context, int64_t begin, int64_t end)
     double *scratch = p->scratch + begin / p->grain * (2 * r + 2 * r * r);
     for (int64_t at = begin; at < end; at++) {
         int64_t s = p->order[at];
-        fetch_states(at, end, p->order, p->agent, p->chances, p->functions->next_g);
+        fetch_states(at, end, p->order, p->agent, p->chances, p->reward, p->functions->next_g, p->functions->next_u);
         double worst = state_residual(s, p->agent, p->chances, p->reward, p->gamma, p->sign, false,
                                       p->functions, scratch);
         p->out[s] = worst;
@@ -342,7 +342,7 @@ void expand_backward(int64_t count, const int64_t *order, const choice *agent, c
     for (int64_t at = 0; at < count; at++) {
         int64_t s = order[at];
         group played = played_in(agent, s);
-        fetch_states(at, count, order, agent, chances, g);
+        fetch_states(at, count, order, agent, chances, reward, g, v);
         if (sense != 0.0) {
             best[s] = best_row(played.first, played.last, chances, reward, 1.0, sense, v, &v[s]);
             played = (group){best[s], best[s] + 1, NULL};

@@ -23,21 +23,26 @@ INLINE double smaller(double a, double b) { return b < a ? b : a; }
 #define AHEAD 8
 
 /* Asks for the memory that a loop over the states of `order` (count) will need after state i: of the farthest where their
- * rows begin, of nearer ones the transitions, of the nearest the values (width each) of some successors. A processor
- * foresees that where arrays are read as they lie, not in an order of their own. */
-INLINE void fetch_ahead(int64_t i, int64_t count, const int64_t *order, const int64_t *first_row,
+ * rows begin, of nearer ones rewards and transitions, of the nearest both values (width and 1 each) of successors. A
+ * processor foresees that where arrays are read as they lie, not in an order of their own. */
+INLINE void fetch_ahead(int64_t i, int64_t count, const int64_t *order, const int64_t *first_row, int64_t rows,
                         const int64_t *row_ptr, const int32_t *successor, const int32_t *expression,
-                        const double *values, int64_t width)
+                        const double *reward, const double *values, int64_t width, const double *others)
 {
     if (i + 4 * AHEAD >= count)
         return;
     __builtin_prefetch(first_row + order[i + 4 * AHEAD]);
     __builtin_prefetch(row_ptr + first_row[order[i + 3 * AHEAD]]);
-    int64_t t = row_ptr[first_row[order[i + 2 * AHEAD]]], row = first_row[order[i + AHEAD]];
+    int64_t row = first_row[order[i + 2 * AHEAD]], t = row_ptr[row];
+    __builtin_prefetch(reward + row);
     __builtin_prefetch(successor + t);
     __builtin_prefetch(expression + t);
-    for (t = row_ptr[row]; t < row_ptr[row + 1] && t < row_ptr[row] + AHEAD; t++)
+    row = first_row[order[i + AHEAD]];
+    rows = rows ? rows : first_row[order[i + AHEAD] + 1] - row;
+    for (t = row_ptr[row]; t < row_ptr[row + rows] && t < row_ptr[row] + AHEAD; t++) {
         __builtin_prefetch(values + successor[t] * width);
+        __builtin_prefetch(others + successor[t]);
+    }
 }
 
 /* A lower bound of min c.x over the box [lower, upper]. */

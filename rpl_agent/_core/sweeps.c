@@ -349,7 +349,7 @@ INLINE void backward_of_kind(int kind, bool maximise, const game *play, int64_t 
     const double *reward = play->reward, *weights = play->weights, gamma = play->gamma;
     int64_t vertex = 0; /* a row is asked once: its walk starts where that of the row before it ended */
     for (int64_t i = 0; i < count; i++) {
-        fetch_ahead(i, count, order, state_ptr, row_ptr, in.successor, in.expression, low, 1);
+        fetch_ahead(i, count, order, state_ptr, 0, row_ptr, in.successor, in.expression, reward, low, 1, high);
         int64_t s = order[i];
         double worst = agent == MIN_AGENT ? INFINITY : -INFINITY;
         bracket best = {worst, worst};
