@@ -29,6 +29,7 @@ from rpl_agent.relaxations.base import (
     CompiledSet,
     RowForms,
     compiled_set,
+    longest_row,
 )
 from rpl_agent.relaxations.interval import beyond_mccormick, clip_bounds, expression_bounds
 
@@ -141,11 +142,11 @@ def _tightness(data: PolytopeData) -> float:
 
 def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.ndarray) -> CompiledSet | None:
     """The rows for compiled sweeps; None if the region has no kernel for them."""
+    if longest_row(pmdp) <= 2 or _rows_are_blocks(pmdp, region):
+        return compiled_set(INTERVAL, lower, upper)
     kernel = region.kernel()
     if isinstance(region, ParameterRegion):
         return _compile_curved(pmdp, region, kernel, lower, upper)
-    if _rows_are_blocks(pmdp, region):
-        return compiled_set(INTERVAL, lower, upper)
     if kernel is None or scipy.sparse.issparse(pmdp.table.reduction.weights):
         return None
     polytope, ellipsoid, embedding = kernel

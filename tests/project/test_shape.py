@@ -33,7 +33,7 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_853,
     "rpl_agent": 1_648,
     "rpl_agent/_core": 341,
-    "rpl_agent/agent": 6_875,
+    "rpl_agent/agent": 6_873,
     "rpl_agent/baselines": 1_079,
     "rpl_agent/cli": 1_639,
     "rpl_agent/coupled": 1_796,
@@ -43,9 +43,9 @@ LINES_OF_PACKAGE = {
     "rpl_agent/likelihood": 3_044,
     "rpl_agent/model": 4_185,
     "rpl_agent/plotting": 443,
-    "rpl_agent/proof": 730,
+    "rpl_agent/proof": 724,
     "rpl_agent/regions": 1_898,
-    "rpl_agent/relaxations": 955,
+    "rpl_agent/relaxations": 956,
     "rpl_agent/solver": 2_761,
 }
 #: Files a folder may have, and folders that have more, with how many.
