@@ -8,7 +8,7 @@ region, its `intervals` the tied one. To add a set, write a class here or anywhe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -120,10 +120,7 @@ class L1(_ParameterSet):
     name: ClassVar[str] = "l1"
     anytime: ClassVar[bool] = False
 
-    def region(
-        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
-        objective: Objective | None = None,
-    ) -> Region:  # fmt: skip
+    def region(self, pmdp: ParametricMDP, counts: Counts, delta: float, *_: Any, **__: Any) -> Region:
         ones = np.ones(pmdp.num_expressions)
         return build_region(pmdp, 0.0 * ones, ones, extra=l1_rows(pmdp, counts, delta))
 
@@ -135,10 +132,7 @@ class LeastSquares(_ParameterSet):
     name: ClassVar[str] = "ellipsoid"
     anytime: ClassVar[bool] = True
 
-    def region(
-        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
-        objective: Objective | None = None,
-    ) -> Region:  # fmt: skip
+    def region(self, pmdp: ParametricMDP, counts: Counts, delta: float, *_: Any, **__: Any) -> Region:
         center, V, beta = least_squares(pmdp, counts, delta)
         return Intersection([domain_region(pmdp), Ellipsoid(center, V, beta**2)])
 

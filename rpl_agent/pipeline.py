@@ -13,7 +13,7 @@ The life of the lower bound (the upper bound is its mirror image), in order:
 2. `solver.solution.finish`: the value of the initial state, minus the rounding of the objective's numbers.
 3. `_proved`: `solver.check` proves the values independently of how they were found. What fails is widened by
    at most 1e-7 of itself, solved once more without a warm start, and then dropped (`claiming_nothing`).
-4. `_rectangular_bounds`: of the robust solution if we maximise, of the optimistic one if we minimise.
+4. `certify_uncertainty`: of the robust solution if we maximise, of the optimistic one if we minimise.
 5. `_better_bounds`: the maximum with the coupled bound. `coupled.bounds` proposes an affine value function,
    `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.bounds` over its pieces.
 6. `agent.session.best_so_far`: the maximum over the run, with its policy, for sets valid at all times.
@@ -300,7 +300,8 @@ def certify_uncertainty(
         uncertainty.relaxation, objective, policy, config.precision, warm, timings, share
     )
     warm.robust, warm.optimistic = robust, optimistic
-    lower, upper, chosen = _rectangular_bounds(robust, optimistic, policy)
+    low, high = (robust, optimistic) if objective.sense is Sense.MAX else (optimistic, robust)
+    lower, upper, chosen = low.lower, high.upper, robust.policy if policy is None else policy
     gradient = None
     name = objective.reward_name  # rewards that depend on the parameters have two ends, one for each side
     is_known = name is None or pmdp.rewards[name].is_known
@@ -388,14 +389,6 @@ def _proved(solution: Solution, upward: bool) -> Solution | None:
         if not wider.check([upward]):
             return wider
     return None
-
-
-def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy | None) -> tuple[float, float, Policy]:
-    """(lower, upper, the policy that they refer to)."""
-    chosen = policy if policy is not None else robust.policy
-    if robust.objective.sense is Sense.MAX:
-        return robust.lower, optimistic.upper, chosen
-    return optimistic.lower, robust.upper, chosen
 
 
 def _better_bounds(

@@ -17,7 +17,7 @@ from rpl_agent.agent.output.logger import Forward, Logger, Recorder
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import capture, read_state, restore
-from rpl_agent.agent.world.observations import Env, StateReader, observation_space
+from rpl_agent.agent.world.observations import Env, StateReader, observation_space, part
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model import Policy, Sense
 from rpl_agent.solver.operator import row_bounds
@@ -131,12 +131,10 @@ def _is_batch(agent: Acting, observation: Any) -> bool:
 
 
 def _split(observation: Any) -> list[Any]:
-    if isinstance(observation, dict):
-        count = len(next(iter(observation.values())))
-        return [{key: value[i] for key, value in observation.items()} for i in range(count)]
-    if isinstance(observation, tuple):
-        return [tuple(value[i] for value in observation) for i in range(len(observation[0]))]
-    return list(observation)
+    leaf = observation
+    while isinstance(leaf, (dict, tuple)):
+        leaf = next(iter(leaf.values())) if isinstance(leaf, dict) else leaf[0]
+    return [part(observation, i) for i in range(len(leaf))]
 
 
 def _state(agent: Acting, observation: Any, step: int, before: Any, i: int) -> int:

@@ -25,7 +25,7 @@ import numpy as np
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
 from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
-from rpl_agent.agent.world.observations import Env, is_vector
+from rpl_agent.agent.world.observations import Env, is_vector, part
 from rpl_agent.errors import ModelError
 from rpl_agent.model.states import canonical
 
@@ -151,8 +151,8 @@ class EnvSource:
     def _begin(self, observations: Any, i: int) -> None:
         lane = self._lanes[i]
         where = lambda: f"{self._place(i)}reset"  # noqa: E731
-        info = self._info if self._single else None
-        lane.state, lane.drawn = self._checker.begin(self._part(observations, i), where, info)
+        seen, info = (observations, self._info) if self._single else (part(observations, i), None)
+        lane.state, lane.drawn = self._checker.begin(seen, where, info)
         lane.phase, lane.length = Phase.FRESH, 0
         lane.draws += lane.drawn is not None
 
@@ -181,7 +181,7 @@ class EnvSource:
             cut = flag(truncated if single else truncated[i], "truncated", where)
             reward = number(rewards if single else rewards[i], where)
             last = observations if final is None or not (ended or cut) else final
-            last = last if single else self._part(last, i)
+            last = last if single else part(last, i)
             self._advance(i, rows[i], last, reward, (ended, cut), request, done, seen)
             if ended or cut:
                 lane.phase = Phase.RESETTING if self._mode == "NEXT_STEP" else Phase.OVER
@@ -214,16 +214,6 @@ class EnvSource:
             lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
 
     # ------------------------------------------------------------------ of one lane
-    def _part(self, observations: Any, i: int) -> Any:
-        """The observation of one lane; dictionaries and tuples of arrays are batched part by part."""
-        if self._single:
-            return observations
-        if isinstance(observations, Mapping):
-            return {key: self._part(value, i) for key, value in observations.items()}
-        if isinstance(observations, tuple):
-            return tuple(self._part(value, i) for value in observations)
-        return observations[i]
-
     def _compare_masks(self) -> None:
         """Check Gymnasium's action masks, the only part of ``info`` that we read."""
         masks, given = self._info["action_mask"], self._info.get("_action_mask")

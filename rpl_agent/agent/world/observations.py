@@ -7,7 +7,7 @@ attribute would end its worker processes, so a sub-environment is made from the 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -35,6 +35,13 @@ def is_vector(env: Any) -> TypeGuard[gym.vector.VectorEnv]:
 def observation_space(env: Any) -> Any:
     """The observation space of one environment."""
     return env.single_observation_space if is_vector(env) else env.observation_space
+
+
+def part(batch: Any, i: int) -> Any:
+    """One observation of a batch; dictionaries and tuples of arrays are batched part by part."""
+    if isinstance(batch, Mapping):
+        return {key: part(value, i) for key, value in batch.items()}
+    return tuple(part(value, i) for value in batch) if isinstance(batch, tuple) else batch[i]
 
 
 def make_registered(identifier: Any, /, **keywords: Any) -> gym.Env | None:
