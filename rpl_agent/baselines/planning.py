@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,12 +25,6 @@ from rpl_agent.model import Kind, ParametricMDP, Policy, Sense, Task
 #: Planning stops when no value moves by more than this, relative to the largest value: far below sampling noise.
 TOLERANCE = 1e-6
 MAX_SWEEPS = 20_000
-
-
-class Plan(NamedTuple):
-    values: np.ndarray  # (S,)
-    rows: np.ndarray  # (S,)
-    sweeps: int
 
 
 def sweep_order(pmdp: ParametricMDP) -> np.ndarray:
@@ -74,15 +68,15 @@ class TabularPlanner:
         radius: np.ndarray | None = None,
         bonus: np.ndarray | None = None,
         warm: np.ndarray | None = None,
-    ) -> Plan:
-        """Optimistic values and the greedy policy; probability (T,), radius and bonus (R,), warm (S,)."""
+    ) -> tuple[np.ndarray, Policy]:
+        """Optimistic values (S,) and the greedy policy; probability (T,), radius and bonus (R,), warm (S,)."""
         values = (warm if warm is not None and self.any_start else self.start).copy()
         rows = np.zeros(self.pmdp.num_states, dtype=np.int64)
         radius, bonus = self.zero if radius is None else radius, self.zero if bonus is None else bonus
-        sweeps = core.plan_optimistically(
+        core.plan_optimistically(
             self._task, probability, radius, bonus, TOLERANCE, MAX_SWEEPS, self._work, values, rows
         )
-        return Plan(values, rows, sweeps)
+        return values, Policy.deterministic(rows)
 
 
 class ModelBased(Baseline):
@@ -148,18 +142,16 @@ class ModelBased(Baseline):
         if self.recommend == "sampling" and self._sampling is not None:
             return self._sampling
         if self._greedy is None or self._greedy[0] != self.num_timesteps:
-            plan = self.planner.plan(self.estimate(), warm=self._estimated)
-            self._estimated = plan.values
-            self._greedy = (self.num_timesteps, Policy.deterministic(plan.rows))
+            self._estimated, policy = self.planner.plan(self.estimate(), warm=self._estimated)
+            self._greedy = (self.num_timesteps, policy)
         return self._greedy[1]
 
     def _planned(
         self, probability: np.ndarray, radius: np.ndarray | None = None, bonus: np.ndarray | None = None
     ) -> Policy:
         """The policy of a sampling plan, warm-started from the previous one."""
-        plan = self.planner.plan(probability, radius, bonus, warm=self._values)
-        self._values = plan.values
-        return Policy.deterministic(plan.rows)
+        self._values, policy = self.planner.plan(probability, radius, bonus, warm=self._values)
+        return policy
 
     def estimate(self) -> np.ndarray:
         """(T,) estimated probabilities: relative frequencies with a small uniform prior."""

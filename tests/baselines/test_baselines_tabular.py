@@ -137,13 +137,13 @@ def test_planning_at_the_truth_gives_the_known_values():
     for world in WORLDS.values():
         env, optimum = world()
         planner = TabularPlanner(env.pmdp, env.objective.resolve(env.pmdp))
-        plan = planner.plan(env._mdp.probability)
-        assert plan.values[env.pmdp.initial_state] == pytest.approx(optimum, rel=1e-5)
+        values, _ = planner.plan(env._mdp.probability)
+        assert values[env.pmdp.initial_state] == pytest.approx(optimum, rel=1e-5)
     # the whole simplex on every row: only the graph and the rewards are left
     env, _ = retry()
     planner = TabularPlanner(env.pmdp, env.objective.resolve(env.pmdp))
-    free = planner.plan(env._mdp.probability, radius=np.full(env.pmdp.num_rows, 2.0))
-    assert free.values[0] == pytest.approx(1.0)
+    values, _ = planner.plan(env._mdp.probability, radius=np.full(env.pmdp.num_rows, 2.0))
+    assert values[0] == pytest.approx(1.0)
 
 
 def test_postorder_puts_successors_first():

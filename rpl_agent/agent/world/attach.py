@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.world.observations import (
-    Bound,
     Env,
     StateOf,
     StateReader,
@@ -184,7 +183,6 @@ class Attachment:
     env: Env
     pmdp: ParametricMDP
     objective: Objective
-    is_vector: bool
     spec: dict[str, Any] | None  # how to remake the environment, as JSON
     paid: np.ndarray | None  # (3, T) least and most that a transition pays, and a tolerance; None: not compared
     reader: StateReader  # from observations to states
@@ -249,9 +247,9 @@ def attach(
     paid, error = _payments(model, goal, binding) if check_rewards else (None, 0.0)
     # the first number of a Discrete observation space, where observations number the states
     start = int(getattr(observation_space(env), "start", 0)) if model.states is None else 0
-    reader = StateReader(model, state_of, start, over) if binding is None else Bound(binding)
+    reader = StateReader(model if binding is None else binding.pmdp, state_of, start, over, binding)
     return Attachment(
-        env, model, goal, is_vector(env), _spec(env), paid, reader, actions, fast, limit,
+        env, model, goal, _spec(env), paid, reader, actions, fast, limit,
         longest=None if limit is not None else longest_episode(model, goal.resolve(model), goal.horizon),
         reward_error=error, method=None if binding is None else binding.method,
     )  # fmt: skip

@@ -156,13 +156,17 @@ CHECKED_STATES = 10_000
 
 
 class StateReader:
-    """Determines the state of the model: by its value, through the user's mapping, or by its number.
+    """Determines the state of the model: by its value, through the user's mapping, by its number, or by rules.
 
     end : the state that ``terminated`` means, whatever is observed then.
+    binding : the rules of a world, which may depend on the previous state.
     """
 
-    def __init__(self, pmdp: ParametricMDP, state_of: StateOf | None, start: int = 0, end: int | None = None):
-        self.pmdp = pmdp
+    def __init__(
+        self, pmdp: ParametricMDP, state_of: StateOf | None, start: int = 0, end: int | None = None,
+        binding: Binding | None = None,
+    ):  # fmt: skip
+        self.pmdp, self.binding = pmdp, binding
         self.state_of = state_of
         self.start = start  # the first number of a Discrete space, if states are only numbered
         self.end = end
@@ -170,6 +174,8 @@ class StateReader:
 
     def first(self, observation: Any, info: Any = None, terminated: bool = False) -> int:
         """State index after a reset."""
+        if self.binding is not None:
+            return self.pmdp.state_index(self.binding.first(observation))
         if self.state_of is not None:
             given = {"terminated": terminated, "info": info}
             return self.pmdp.state_index(self.state_of(observation, **{name: given[name] for name in self._asks}))
@@ -181,24 +187,10 @@ class StateReader:
         self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False, info: Any = None
     ) -> int:
         """State index after a step from ``state``; the reward is unknown when only acting."""
+        if self.binding is not None:
+            before = self.pmdp.state_value(state)
+            return self.pmdp.state_index(self.binding.next(before, action, observation, reward, terminated))
         return self.end if terminated and self.end is not None else self.first(observation, info, terminated)
-
-
-class Bound(StateReader):
-    """States by the rules of a binding, which may depend on the previous state."""
-
-    def __init__(self, binding: Binding):
-        super().__init__(binding.pmdp, None)
-        self.binding = binding
-
-    def first(self, observation: Any, info: Any = None, terminated: bool = False) -> int:
-        return self.pmdp.state_index(self.binding.first(observation))
-
-    def next(
-        self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False, info: Any = None
-    ) -> int:
-        before = self.pmdp.state_value(state)
-        return self.pmdp.state_index(self.binding.next(before, action, observation, reward, terminated))
 
 
 def asked_of(state_of: StateOf | None) -> list[str]:
