@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+from functools import partial
 
 gc.disable()  # until all tests are imported: what that makes stays
 for library in ("OMP", "OPENBLAS"):  # before numpy is imported: every core has a worker, and threads that wait spin
@@ -12,7 +13,8 @@ import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 from numpy.random import bit_generator  # noqa: E402
 
-from rpl_agent.agent import loop, schedule  # noqa: E402
+from rpl_agent.agent import loop, rpl, schedule  # noqa: E402
+from rpl_agent.agent.schedule import Doubling  # noqa: E402
 
 AS_SHIPPED = schedule.LOG_GROWTH
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -43,13 +45,15 @@ def pytest_collection_finish():
 def short_runs(request):
     """Runs end with a proof in exact fractions only where it is short: proofs have tests of their own.
 
-    By day a run without an interval is certified after 10, 40, 160, … episodes, because certificates on the way are
-    most of its work; by night as often as users have it.
+    By day a run without an interval is certified after 10, 40, 160, … episodes, and one without a schedule plans anew
+    when a quarter of its episodes is new, because certificates and plans on the way are most of its work; by night as
+    often as users have it.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "PROVED", 300)
         if is_day(request.config):
             patch.setattr(schedule, "LOG_GROWTH", 4.0)
+            patch.setattr(rpl, "Doubling", partial(Doubling, spacing=0.25))
         yield
 
 
@@ -69,5 +73,6 @@ def sized(request):
 
 @pytest.fixture
 def all_looks(monkeypatch):
-    """Certificates on the way as users have them, for tests that are about them."""
+    """Certificates and plans on the way as users have them, for tests that are about them."""
     monkeypatch.setattr(schedule, "LOG_GROWTH", AS_SHIPPED)
+    monkeypatch.setattr(rpl, "Doubling", Doubling)

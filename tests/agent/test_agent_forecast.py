@@ -11,6 +11,7 @@ from rpl_agent.agent.schedule import Never
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model.simulate import Simulator, row_visits
 from rpl_envs.benchmark import benchmark
+from tests.small_worlds import make_worlds_small
 
 COIN, P = np.array([0.3]), Polynomial.parameter("p")
 
@@ -45,8 +46,16 @@ def test_a_gap_that_is_asked_for_is_met_by_data():
     assert np.mean(real) == pytest.approx(0.05, rel=0.15)
 
 
-@pytest.mark.parametrize("world", [pytest.param("ParallelBetting-5", marks=pytest.mark.nightly), "MarsRover-10x10"])
-def test_forecasts_agree_with_runs(world):
+@pytest.mark.parametrize(
+    "world, small",
+    [
+        ("MarsRover-10x10", True),
+        *(pytest.param(world, False, marks=pytest.mark.nightly) for world in ("MarsRover-10x10", "ParallelBetting-5")),
+    ],
+)
+def test_forecasts_agree_with_runs(world, small, monkeypatch):
+    if small:
+        make_worlds_small(monkeypatch)
     env, theta = gym.make(f"rpl/{world}-v0"), np.array(benchmark(world).theta)
     found = RPLAgent(seed=7).plan(env, theta, episodes=500)
     run = RPLAgent(seed=1).learn(env, 500).certificate

@@ -190,7 +190,7 @@ def wait_for(process, episodes):
     raise AssertionError(process.stderr.read())
 
 
-def test_kill_9_loses_at_most_what_came_after_the_last_checkpoint(tmp_path):
+def test_kill_9_loses_at_most_what_came_after_the_last_checkpoint(tmp_path, all_looks):
     path = tmp_path / "c.zip"
     process = start(path, 120)
     wait_for(process, 77)
@@ -203,7 +203,7 @@ def test_kill_9_loses_at_most_what_came_after_the_last_checkpoint(tmp_path):
     assert fingerprint(agent) == fingerprint(whole)
 
 
-def test_ctrl_c_once_certifies_and_saves(tmp_path):
+def test_ctrl_c_once_certifies_and_saves(tmp_path, all_looks):
     path = tmp_path / "c.zip"
     process = start(path, 1_000_000)
     wait_for(process, 60)

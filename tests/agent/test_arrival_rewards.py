@@ -148,7 +148,7 @@ def test_the_root_of_a_discount_never_becomes_one():
 
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("random_start", [False, True])
-def test_episodes_are_worth_what_was_asked_for(random_start, compiled):
+def test_episodes_are_worth_what_was_asked_for(random_start, compiled, sized):
     """Mean values of episodes by the uniform policy, compiled and stepped, against the model's."""
     table, truth = RandomTable(3, random_start, True), np.array([float(P)])
     pmdp = table.model()
@@ -161,7 +161,7 @@ def test_episodes_are_worth_what_was_asked_for(random_start, compiled):
         env = rpl_envs.make_own(pmdp, objective, truth.tolist(), max_episode_steps=steps)
         world, done = attach(env, compiled=compiled), SampledBatch()
         assert world.compiled == compiled
-        episodes = 10_000 if compiled else 200
+        episodes = sized(4_000, 10_000) if compiled else sized(100, 200)
         source = open_source(world, Experience(pmdp), np.random.default_rng(1), 5)
         source.collect(Request(policy, Limits(), episodes, episodes), done)
         values = np.array(done.values)

@@ -51,9 +51,11 @@ def made(name: str, wrapper: str = "made") -> gym.Env:
 
 def battery() -> Iterator[Any]:
     """Every world with 80 Monte Carlo episodes (400 where one in 140 fails), half of them wrapped; all pairs with
-    10,000 are for the night."""
+    10,000 are for the night, and so are the rains, whose kernel and counts have tests by day."""
     for i, name in enumerate(WORLDS):
-        yield pytest.param(name, ("made", "wrapped")[i % 2], 400 if name == "lake of one's own" else 80)
+        plays = 400 if name == "lake of one's own" else 80
+        marks = [pytest.mark.nightly] if name == "rainy taxi" else []
+        yield pytest.param(name, ("made", "wrapped")[i % 2], plays, marks=marks)
         for wrapper in ("made", "wrapped"):
             yield pytest.param(name, wrapper, 10_000, marks=pytest.mark.nightly)
 

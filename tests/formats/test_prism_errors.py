@@ -254,7 +254,7 @@ def test_numbers_that_explode_are_refused():
 def test_long_rows_make_no_long_errors():
     updates = " + ".join(f"{k + 1}/20101 : (x'={k})" for k in range(200))
     with pytest.raises(prism.PrismError, match="sum to 20100/20101, not to 1") as caught:
-        prism.loads(f"mdp module m x:[0..199]; [a] true -> {updates}; endmodule")
+        prism.loads(f"mdp module m x:[0..199]; [a] x<2 -> {updates}; [b] x>1 -> true; endmodule")
     assert max(map(len, str(caught.value).splitlines())) < 500
 
 

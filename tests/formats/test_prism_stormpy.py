@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,9 @@ def storm_program(file: str, theta) -> tuple:
     return program, properties, names
 
 
-@pytest.mark.parametrize("file", sorted(TRUTH))
+@pytest.mark.parametrize(
+    "file", [pytest.param(f, marks=pytest.mark.nightly if f == "mars_rover" else ()) for f in sorted(TRUTH)]
+)  # the rover's is the longest
 def test_storm_builds_the_same_model(file, sized):
     model = prism.load(MODELS / f"{file}.prism")
     pmdp, objective = model.objective()
@@ -85,8 +88,13 @@ def read_back(path: Path):
     return stormpy.build_model_from_drn[stormpy.Interval](str(path))
 
 
-@pytest.mark.parametrize("ending", [".drn", ".umb"])
-@pytest.mark.parametrize("file", ["glider", "maintenance", "aircraft"])
+@pytest.mark.parametrize(
+    "file, ending",
+    [
+        *product(["glider", "maintenance"], [".drn", ".umb"]), ("aircraft", ".drn"),
+        pytest.param("aircraft", ".umb", marks=pytest.mark.nightly),
+    ],
+)  # fmt: skip
 def test_storm_reads_the_uncertain_model_with_the_same_robust_value(file, ending, tmp_path):
     model = prism.load(MODELS / f"{file}.prism")
     pmdp, objective = model.objective()

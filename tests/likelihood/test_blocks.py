@@ -299,7 +299,7 @@ def squares(side: int):
     return hide_parameters(build((0, 0), actions, domain=[], labels=labels))
 
 
-def test_agents_of_many_blocks_update_as_often_as_the_data_grow(monkeypatch):
+def test_agents_of_many_blocks_update_as_often_as_the_data_grow(monkeypatch, all_looks):
     """No matrix of all coordinates on the way, and not one update per row."""
 
     def refuse(*_):
