@@ -96,7 +96,7 @@ class Config:
         return confidence_set(self.confidence).anytime
 
 
-@dataclass
+@dataclass(eq=False)
 class Uncertainty:
     """The result of the data: the relaxation for the solver, and its origin."""
 
@@ -174,7 +174,7 @@ def uncertainty_from(
     return Uncertainty(relaxation, data.known_region, estimate, found, refuted, empty, fallback, basis, timings)
 
 
-@dataclass
+@dataclass(eq=False)
 class ConfidenceData:
     """The confidence set of the data at error ``delta``; intervals and region are built on demand."""
 

@@ -28,7 +28,7 @@ from rpl_agent.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.solver import solve_at
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """Episodes of a policy: what the environment paid (costs are negative), and what the objective counts.
 

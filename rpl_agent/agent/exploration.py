@@ -70,7 +70,7 @@ def optimistic_share(first: int, last: int) -> float:
     return min(2.0 * (math.sqrt(last) - math.sqrt(first)) / (last - first), 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exploration:
     """An (almost) optimistic policy with the values it was derived from."""
 
@@ -132,7 +132,7 @@ WORK = 20_000_000
 GRADIENTS = 50_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plays:
     """Episodes at one parameter vector: the best policy for a reward, and the visits of a policy."""
 

@@ -61,7 +61,7 @@ class Sampler(NamedTuple):
     policy: Policy | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Forecast:
     """A forecast; arrays (n,), one entry per number of episodes."""
 

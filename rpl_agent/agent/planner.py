@@ -43,7 +43,7 @@ STAGES = ("sampling", "intervals", "region", "relaxation", "solve", "proof", "lo
 UNCHANGED = 0.05
 
 
-@dataclass
+@dataclass(eq=False)
 class Memory:
     """The part of a planner that checkpoints store, under the same names."""
 

@@ -31,7 +31,7 @@ from rpl_agent.solver.problem import Problem, step_rows
 THREADED = 50_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BoxFrame:
     """{center + half · y : |y_j| ≤ 1}, whatever the degree of the model."""
 
@@ -98,7 +98,7 @@ class Side(Enum):
         return cls.LOWER if sense is Sense.MAX else cls.UPPER
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AffineBound:
     """v(s) + g(s)·y ± e(s) bounds the value of a state for every parameter of the frame."""
 

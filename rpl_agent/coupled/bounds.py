@@ -153,7 +153,7 @@ WORK = 100_000_000
 SPLIT = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CoupledBounds:
     """Bounds that hold for every parameter of the region."""
 
@@ -243,7 +243,7 @@ def _gradient_only(problem: Problem, region: Region, policy: Policy | None, star
     return CoupledBounds(-np.inf, np.inf, expansion.policy, expansion.gradient[problem.pmdp.initial_state])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Search:
     """Bounds for one problem on any region, for one policy or for all of them."""
 

@@ -36,7 +36,7 @@ LOST = 4.0
 IMPROVEMENT = 1e-12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ValueExpansion:
     """v + g·y, the value of a policy to first order."""
 
@@ -115,7 +115,7 @@ def expansion_of(
     return expansion
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PolicyChain:
     """The part of a policy's chain that does not depend on the parameters while the same probabilities are positive."""
 
@@ -294,7 +294,7 @@ def greedy_rules(problem: Problem, frame: Frame | BoxFrame) -> Policy:
     return Policy.deterministic(rules[::-1].copy())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepExpansion:
     """Values (H + 1, S) and gradients (H + 1, S, r) of a policy at the centre of a frame, by steps to go."""
 

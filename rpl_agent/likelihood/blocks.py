@@ -58,7 +58,7 @@ class JointBlock:
         return self._marks[mark]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factorisation:
     """How a model's parameters fall into blocks; use `factorisation`."""
 

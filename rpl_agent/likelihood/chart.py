@@ -85,7 +85,7 @@ JOINT_DIMENSION = 6
 MAX_WIDER = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ParameterChart:
     """Coordinates z in which probabilities over parameters live, with the domain's rows A z ≤ b there.
 
@@ -305,7 +305,7 @@ def inverse_factor(matrix: np.ndarray) -> np.ndarray:
     return out
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fit:
     """A point near the optimum: z, x(z), and the curvature there in z (likelihood part and with barrier)."""
 

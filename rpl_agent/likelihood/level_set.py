@@ -30,7 +30,7 @@ BOUNDARY_TOLERANCE, BOUNDARY_STEPS = 0.2, 6
 END_TOLERANCE, END_STEPS = 1e-4, 50
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LevelSet:
     """C = {x : G(x) ≤ level}; only observed expressions are kept."""
 
@@ -89,7 +89,7 @@ def _log_sum_exp(terms: np.ndarray) -> np.ndarray:
         return np.where(np.isinf(largest), largest, largest + np.log(np.exp(terms - largest[:, None]).sum(axis=1)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rays:
     """Rays from the centre (k, dim of the chart), the distances (k,) at which they leave the domain and, as estimated
     without evaluating G, C; the windows' shares there (k, J).

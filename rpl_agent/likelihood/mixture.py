@@ -28,7 +28,7 @@ EXPANDED_RANK = 6
 EXPANDED = 20.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LikelihoodExpansion:
     """Taylor coefficients at x of g_j for J windows, with bounds on the remainder."""
 
@@ -112,7 +112,7 @@ EVALUATED = 64
 ENOUGH_PARTICLES = 8.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gaussian:
     """W = N(mean, precision⁻¹) restricted to the domain: a sub-probability."""
 

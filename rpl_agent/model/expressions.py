@@ -29,7 +29,7 @@ CANCELLING = 8
 DENSE_COLUMNS = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reduction:
     """The identifiable coordinates x of a table: ``f = constant_f + weights_f · x``, exactly.
 

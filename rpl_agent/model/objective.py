@@ -307,7 +307,7 @@ def tasks(_: ParametricMDP) -> dict[Objective, Task]:
     return {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """An objective resolved against a model, in solver time.
 

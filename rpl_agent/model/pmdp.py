@@ -28,7 +28,7 @@ from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.states import NamedStates, StateIndex, named_states
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spread:
     """The range of n rewards above their least value."""
 
@@ -404,7 +404,7 @@ class ParametricMDP:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MDP:
     """A parametric MDP at one θ: the skeleton and one probability per transition."""
 

@@ -46,7 +46,7 @@ def sampling_world(
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """The result of a call of `Simulator.run`."""
 

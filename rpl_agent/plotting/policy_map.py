@@ -30,7 +30,7 @@ ARROWS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PolicyMap:
     """Cells over two variables; arrays are (height, width)."""
 

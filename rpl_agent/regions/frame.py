@@ -52,7 +52,7 @@ class FrameForms(NamedTuple):
     error: np.ndarray  # (F,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Frame:
     """C ⊂ {center + radius · factor y : |y| ≤ 1}."""
 

@@ -32,7 +32,7 @@ OBBT_ROUNDS = 30
 OBBT_SETTLED = 5e-4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LinearChart:
     """Coordinates z in which all expressions are linear."""
 
@@ -106,7 +106,7 @@ def _add_chain(monomial: tuple[int, ...], rows: list[tuple[int, ...]], index: di
 
 
 # ---------------------------------------------------------------------- rows
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ExpressionRows:
     """Rows of lower <= constant + weights z <= upper, ready for any bounds."""
 
@@ -231,7 +231,7 @@ def _tightened(
 
 
 # ---------------------------------------------------------------------- regions of a model
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Skeleton:
     """The data-independent part of `build_region`; computed once per model."""
 

@@ -23,7 +23,7 @@ from rpl_agent.solver.solution import Solution, finish, without_tiny
 GUESS, GUESS_GROWTH, GUESS_SWEEPS, GUESSES = 1e-8, 16.0, 200, 9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Known:
     """Facts from the graph, for one choice of the agent: held (S,) and infinite (S,), see `solve_batch`."""
 
@@ -46,7 +46,7 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _Known:
     return _Known(problem.held_states(usable, quantifier, start, willing=not problem.nature_proper), infinite)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Level:
     """States of one level with their rows."""
 

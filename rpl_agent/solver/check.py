@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Witness:
     """Nature's distributions p (T,), and the mass (R,) between each row and an exact one; inf if none is near."""
 
@@ -181,7 +181,7 @@ def _fails(values: np.ndarray, image: np.ndarray, upward: bool) -> np.ndarray:
     return ~(values <= image) & ~np.isneginf(values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Claim:
     """One side of a solution without horizon: values (S,), with the agent fixed to weights (R,) or free."""
 

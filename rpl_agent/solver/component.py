@@ -33,7 +33,7 @@ FALLBACK_SWEEPS = 2_000
 FALLBACK_MARGIN = 1e-14
 
 
-@dataclass
+@dataclass(eq=False)
 class ComponentBounds:
     """The contribution of a cyclic part to the solution (indices are the model's)."""
 

@@ -23,7 +23,7 @@ ALL_ROWS, ANY_ROW, DRAWN_ROW = core.ALL_ROWS, core.ANY_ROW, core.DRAWN_ROW
 TRIVIAL, SINK, CYCLIC = core.TRIVIAL, core.SINK, core.CYCLIC
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelGraph:
     """state_ptr (n+1,), row_ptr (R+1,) int64 and successor (T,) int32 of a model or a part of one; size = n + m."""
 

@@ -31,7 +31,7 @@ MORE_FILL = 2
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Local:
     """States 0..n-1 with rows, exits n..n+m-1 without; who moves, and in which direction."""
 
@@ -339,7 +339,7 @@ def _refined(
     return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Quotient:
     """A local model with its end components collapsed."""
 

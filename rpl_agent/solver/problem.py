@@ -38,7 +38,7 @@ MAX_AGENT, MIN_AGENT, FIXED_AGENT = core.MAX_AGENT, core.MIN_AGENT, core.FIXED_A
 MAX_LAYERS, MERGE_LIMIT = 24, 60_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Structure:
     """The solution order: rounds of one backward pass over trivial states and one fixpoint over cyclic ones."""
 
@@ -46,7 +46,7 @@ class Structure:
     rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """The players, their directions and the objective.
 

@@ -21,7 +21,7 @@ def midpoint(lower: float, upper: float) -> float:
     return lower if lower == upper else (lower + upper) / 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Solution:
     """Bounds on the value under one direction of nature.
 

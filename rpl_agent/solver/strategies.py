@@ -27,7 +27,7 @@ SWEEPS_BETWEEN, APPROACHES = 2, 40
 CLOSE = 1e-9
 
 
-@dataclass
+@dataclass(eq=False)
 class Play:
     """A pair of strategies on a local model and its value."""
 

@@ -45,7 +45,7 @@ class OpaqueValue:
         return self.text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoredTable:
     """`ExpressionTable.stored_parts`."""
 

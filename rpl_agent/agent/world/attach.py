@@ -176,7 +176,7 @@ def _plain(name: str) -> str:
 TRANSPARENT = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attachment:
     """An environment with the model that explains it."""
 

@@ -34,7 +34,7 @@ from rpl_agent.regions.polytope import Polytope
 from rpl_agent.regions.product import Product
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ParameterBlock:
     """Parameters (k,) of a model without unused ones, with the forms that involve them."""
 

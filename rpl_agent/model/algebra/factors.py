@@ -40,7 +40,7 @@ VANISHING = 1e-9
 CLOSE_ROOTS = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factors:
     """f = exp(log_scale_f) · Π_i form_i ** powers[f, i] for every expression f; forms are ≥ 0 on the domain."""
 

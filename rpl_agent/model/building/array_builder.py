@@ -24,7 +24,7 @@ from rpl_agent.model.states import Codec, Columns
 DENSE_KEYS = 400_000_000
 
 
-@dataclass
+@dataclass(eq=False)
 class Block:
     """Transitions of one action: from states ``source`` (indices into the frontier) to ``successor``.
 
@@ -109,7 +109,7 @@ def build_vectorized(
     return model
 
 
-@dataclass
+@dataclass(eq=False)
 class _Transitions:
     """All transitions found (T,), ordered by source, action and successor."""
 
