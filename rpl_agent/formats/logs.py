@@ -19,10 +19,11 @@ from __future__ import annotations
 import csv
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -73,10 +74,10 @@ def read_log(
     2
     """
     counts = Counts(pmdp, schedule=schedule, planned=max(1, length(source)) if schedule == "split" else None)
-    decoder, chain = _Decoder(pmdp), _Chain(pmdp)
-    forbidden, repeated = _Forbidden(quarantine), RepeatedRows(pmdp)
-    rows = 0
-    with forbidden:
+    decoder, chain, repeated, rows = _Decoder(pmdp), _Chain(pmdp), RepeatedRows(pmdp), 0
+    kept = nullcontext() if quarantine is None else open(quarantine, "w", encoding="utf-8", newline="")
+    with kept as file:
+        forbidden = _Forbidden(file)
         for block in open_log(source):
             states, found, reasons = decoder.decode(block)
             starts = chain.follow(block, states, found, reasons)
@@ -146,24 +147,12 @@ class _Chain:
 
 
 class _Forbidden:
-    """Rows that cannot be used: listed in an error, or written to a file."""
+    """Rows that cannot be used: listed for an error, or written to a file."""
 
-    def __init__(self, path: str | Path | None):
-        self.path = path
+    def __init__(self, file: TextIO | None):
         self.count = 0
         self.listed: list[str] = []
-        self._file: Any = None
-        self._writer: Any = None
-
-    def __enter__(self) -> _Forbidden:
-        if self.path is not None:
-            self._file = open(self.path, "w", encoding="utf-8", newline="")
-            self._writer = csv.writer(self._file)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._writer = None if file is None else csv.writer(file)
 
     def add(self, block: LogRows, k: int, reason: str) -> None:
         if self._writer is not None:

@@ -234,9 +234,6 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
             least, most = np.split(affine_program(region, pmdp).minimize(np.vstack([units, -units])), 2)
             lower[~used], upper[~used] = np.maximum(lower[~used], least), np.minimum(upper[~used], -most)
         return _crossing_undone(lower, upper, domain.lower, domain.upper)
-    if reduction.is_identity:
-        low, high = region.box()
-        return _crossing_undone(np.maximum(lower, low), np.minimum(upper, high), lower, upper)
     d = domain.dimension
     direct = not table.is_affine and linear_chart(table).is_identity  # x begins with the parameters
     for member in region.members if isinstance(region, Intersection) else [region]:
@@ -252,7 +249,7 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
     alone &= reduction.exponents[pivots].sum(axis=1) == 1
     own, (low, high) = reduction.exponents[pivots[alone]].argmax(axis=1), region.box()
     lower[own], upper[own] = np.maximum(lower[own], low[alone]), np.minimum(upper[own], high[alone])
-    if table.is_affine:
+    if table.is_affine and len(own) < d:
         eye = np.eye(d)
         values = affine_program(region, pmdp).minimize(np.vstack([eye, -eye]))
         lower, upper = np.maximum(lower, values[:d]), np.minimum(upper, -values[d:])

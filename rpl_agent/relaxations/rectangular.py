@@ -79,14 +79,11 @@ class Rectangular(CompiledRelaxation):
             return
         sign = -1.0 if extremum is Sense.MAX else 1.0
         part = _rows_of(pmdp, chosen[wide], sign * values)
-        finite = np.abs(part.data) < HUGE
-        if not finite.all():  # rows with an infinite (or nearly) successor value keep the rule of the hull
-            keep = np.ones(len(wide), bool)
-            keep[np.repeat(np.arange(len(wide)), np.diff(part.indptr))[~finite]] = False
-            wide = wide[keep]
-            part = _rows_of(pmdp, chosen[wide], sign * values)
-        if not len(wide):
+        # rows with an infinite (or nearly) successor value keep the rule of the hull
+        keep = np.flatnonzero(np.maximum.reduceat(np.abs(part.data), part.indptr[:-1]) < HUGE)
+        if not len(keep):
             return
+        wide, part = wide[keep], part[keep]
         low = np.minimum.reduceat(part.data, part.indptr[:-1])
         part.data -= np.repeat(low, np.diff(part.indptr))
         span = np.maximum.reduceat(part.data, part.indptr[:-1])
