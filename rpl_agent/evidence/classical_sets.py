@@ -112,25 +112,21 @@ RIDGE = 1e-2
 MAX_RANK = 512
 
 
-def least_squares(
-    pmdp: ParametricMDP, counts: Counts, delta: float, *, ridge: float = RIDGE
-) -> tuple[np.ndarray, np.ndarray, float]:
+def least_squares(pmdp: ParametricMDP, counts: Counts, delta: float) -> tuple[np.ndarray, np.ndarray, float]:
     """(centre (r,), V (r, r), β) of the ellipsoid that contains the truth with probability ≥ 1 − δ."""
     check_delta(delta)
     table = pmdp.table
     rank = table.reduction.rank
     if not 0 < rank <= MAX_RANK:
         raise ModelError(f"the least-squares ellipsoid needs 1 to {MAX_RANK} reduced coordinates, the model has {rank}")
-    if ridge <= 0:
-        raise ModelError(f"ridge {ridge} must be positive")
     visits = counts.row_totals[pmdp.transition_row]
     trials = np.bincount(pmdp.expression, weights=visits, minlength=table.num_expressions)
     used = np.flatnonzero((trials > 0) & ~table.is_constant)
     weights = table.reduction.dense(used)
-    V = ridge * np.eye(rank) + (weights * trials[used, None]).T @ weights
+    V = RIDGE * np.eye(rank) + (weights * trials[used, None]).T @ weights
     center = np.linalg.solve(V, weights.T @ (counts.successes[used] - trials[used] * table.constant[used]))
     lower, upper = coordinate_box(pmdp.table, pmdp.domain)
     bound = float(np.linalg.norm(np.maximum(np.abs(lower), np.abs(upper))))
-    log_ratio = float(np.linalg.slogdet(V)[1]) - rank * np.log(ridge)
-    beta = NOISE * np.sqrt(log_ratio + 2.0 * np.log(1.0 / delta)) + np.sqrt(ridge) * bound
+    log_ratio = float(np.linalg.slogdet(V)[1]) - rank * np.log(RIDGE)
+    beta = NOISE * np.sqrt(log_ratio + 2.0 * np.log(1.0 / delta)) + np.sqrt(RIDGE) * bound
     return center, V, float(beta) * (1.0 + 1e-9)

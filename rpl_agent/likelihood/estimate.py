@@ -73,11 +73,9 @@ def _estimate_by_blocks(pmdp: ParametricMDP, counts: Counts, barrier: float) -> 
     theta, place = (domain.lower + domain.upper) / 2, {name: j for j, name in enumerate(domain.parameters)}
     own = np.flatnonzero(blocks.block_of_expression >= 0)
     trials = np.bincount(blocks.block_of_expression[own], successes[own], blocks.num_blocks)
-    of_coordinate = np.empty(len(blocks.order), dtype=np.int64)
-    of_coordinate[blocks.order] = np.repeat(np.arange(blocks.num_blocks), np.diff(blocks.block_ptr))
     known = np.flatnonzero(blocks.first >= 0)
-    columns = _parameters_of(pmdp, known)
-    theta[columns] = successes[blocks.first[known]] / trials[of_coordinate[known]]
+    first = blocks.first[known]
+    theta[_parameters_of(pmdp, known)] = successes[first] / trials[blocks.block_of_expression[first]]
     for block in blocks.others:
         found = point_estimate(block.model, block.counts(counts), barrier=barrier)
         if found is None:

@@ -153,30 +153,21 @@ def initial_bounds(chart: LinearChart, domain: Domain) -> tuple[np.ndarray, np.n
 
 
 # ---------------------------------------------------------------------- OBBT
-def relax(
-    chart: LinearChart,
-    rows: np.ndarray,
-    rhs: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    tolerance: float = OBBT_TOLERANCE,
-    rounds: int = OBBT_ROUNDS,
-) -> Polytope:
+def relax(chart: LinearChart, rows: np.ndarray, rhs: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Polytope:
     """The linear relaxation of {z : rows z <= rhs, products hold}, rows (m, n), after rounds of OBBT.
 
     lower, upper : (n,) initial bounds on z
-    tolerance : a bound has converged if it moves by less than this share of its initial width
     """
     if not len(chart.products):
         return Polytope(rows, rhs, lower, upper)
     if chart.dimension <= GRAPH_DIMENSION:
         for attempt in range(ATTEMPTS):
             try:
-                return _relax_graph(chart, rows, rhs, lower, upper, tolerance, rounds, PERTURBATION * 10.0**attempt)
+                return _relax_graph(chart, rows, rhs, lower, upper, PERTURBATION * 10.0**attempt)
             except GraphError:
                 continue
     width = np.maximum(upper - lower, 1e-300)
-    for _ in range(rounds):
+    for _ in range(OBBT_ROUNDS):
         more, right = mccormick_rows(chart, lower, upper)
         region = Polytope(np.vstack([rows, more]), np.concatenate([rhs, right]), lower, upper, graph_dimension=1)
         if region.is_empty:
@@ -184,27 +175,20 @@ def relax(
         new_lower, new_upper = _tightened(chart, lower, upper, *region.box())
         moved = max(((new_lower - lower) / width).max(), ((upper - new_upper) / width).max())
         lower, upper = new_lower, new_upper
-        if moved <= tolerance:
+        if moved <= OBBT_TOLERANCE:
             break
     return region
 
 
 def _relax_graph(
-    chart: LinearChart,
-    rows: np.ndarray,
-    rhs: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    tolerance: float,
-    rounds: int,
-    perturbation: float,
+    chart: LinearChart, rows: np.ndarray, rhs: np.ndarray, lower: np.ndarray, upper: np.ndarray, perturbation: float
 ) -> Polytope:
     """OBBT on one vertex graph: the set only shrinks, so each round cuts the result of the last one."""
     width = np.maximum(upper - lower, 1e-300)
     graph = VertexGraph(lower, upper, perturbation)
     graph.cut(rows, rhs)
     last, cut_box, box = 0.0, (lower, upper), None
-    for _ in range(rounds):
+    for _ in range(OBBT_ROUNDS):
         if not graph.empty:
             graph.cut(*mccormick_rows(chart, lower, upper))
         if graph.empty:
@@ -213,7 +197,7 @@ def _relax_graph(
         lower, upper = _tightened(chart, lower, upper, *box)
         moved = np.maximum(lower - cut_box[0], cut_box[1] - upper)
         share = float((moved / np.maximum(upper - lower, 1e-300)).max())
-        if (moved <= tolerance * width).all() or share * share <= OBBT_SETTLED * last:
+        if (moved <= OBBT_TOLERANCE * width).all() or share * share <= OBBT_SETTLED * last:
             break
         last = share
     region = Polytope.from_graph(graph, box)
@@ -267,11 +251,7 @@ def _frame_of(pmdp: ParametricMDP) -> _Skeleton:
 
 
 def build_region(
-    pmdp: ParametricMDP,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    extra: tuple[np.ndarray, np.ndarray] | None = None,
-    tolerance: float = OBBT_TOLERANCE,
+    pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, extra: tuple[np.ndarray, np.ndarray] | None = None
 ) -> Region:
     """U = D with lower_f <= f <= upper_f for every expression, in reduced coordinates x.
 
@@ -280,7 +260,6 @@ def build_region(
 
     lower, upper : (F,) confidence bounds; [0, 1] is no constraint
     extra : (A (m, r), b (m,)) further rows A x <= b
-    tolerance : of OBBT
     """
     lower, upper = checked_bounds(pmdp, lower, upper)
     lower, upper = np.maximum(lower, 0.0), np.minimum(upper, 1.0)
@@ -297,7 +276,7 @@ def build_region(
     rhs = np.concatenate([b, frame.rhs, frame.expressions.rhs(lower, upper)])
     if chart is None:
         return Polytope(rows, rhs, frame.lower, frame.upper)
-    region = relax(chart, rows, rhs, frame.lower, frame.upper, tolerance)
+    region = relax(chart, rows, rhs, frame.lower, frame.upper)
     return region if chart.is_identity else Image(region, chart.embedding)
 
 

@@ -8,7 +8,7 @@ from scipy.optimize import linprog, minimize
 from scipy.special import gammaln
 
 from rpl_agent.errors import DataError
-from rpl_agent.evidence.classical_sets import NOISE, l1_rows, least_squares, row_types
+from rpl_agent.evidence.classical_sets import NOISE, RIDGE, l1_rows, least_squares, row_types
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.estimate import point_estimate
 from rpl_agent.likelihood.refutation.alternatives import SHARE
@@ -96,8 +96,8 @@ def test_l1_support_equals_direct_optimisation():
 def test_least_squares_equals_regression():
     model, theta = _model()
     counts = _counts(model, theta)
-    center, V, beta = least_squares(model, counts, 0.05, ridge=0.5)
-    design, target = [np.sqrt(0.5) * np.eye(2)], [np.zeros(2)]
+    center, V, beta = least_squares(model, counts, 0.05)
+    design, target = [np.sqrt(RIDGE) * np.eye(2)], [np.zeros(2)]
     for t in range(model.num_transitions):  # one regression equation per transition and visit
         n = counts.row_totals[model.transition_row[t]]
         f = model.expression[t]
@@ -107,7 +107,7 @@ def test_least_squares_equals_regression():
     X, y = np.vstack(design), np.concatenate(target)
     np.testing.assert_allclose(V, X.T @ X, rtol=1e-10)
     np.testing.assert_allclose(center, np.linalg.lstsq(X, y, rcond=None)[0], rtol=1e-8)
-    expected = NOISE * np.sqrt(np.linalg.slogdet(V / 0.5)[1] + 2 * np.log(20)) + np.sqrt(0.5) * np.sqrt(2)
+    expected = NOISE * np.sqrt(np.linalg.slogdet(V / RIDGE)[1] + 2 * np.log(20)) + np.sqrt(RIDGE) * np.sqrt(2)
     assert beta == pytest.approx(expected, rel=1e-6)
     with pytest.raises(DataError):
         least_squares(model, counts, 1.5)

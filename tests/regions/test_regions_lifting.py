@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, Polynomial, build
-from rpl_agent.regions import Image, Polytope, build_region, domain_region
+from rpl_agent.regions import Image, Polytope, build_region, domain_region, lifting
 from rpl_agent.regions.lifting import initial_bounds, linear_chart, mccormick_rows, relax
 from tests.reference.domains import points_of
 from tests.reference.regions import affine_model, intervals_around, polynomial_model
@@ -101,7 +101,7 @@ def test_chains_reach_down_to_the_parameters():
     )
 
 
-def test_bound_tightening_finds_what_one_round_misses():
+def test_bound_tightening_finds_what_one_round_misses(monkeypatch):
     x, y = P("x"), P("y")
     pmdp = model([x * y, x, y], Domain.box(["x", "y"]))
     lower, upper = np.zeros(pmdp.num_expressions), np.ones(pmdp.num_expressions)
@@ -112,7 +112,9 @@ def test_bound_tightening_finds_what_one_round_misses():
             lower[f], upper[f] = 0.7, 0.72
     region = build_region(pmdp, lower, upper)
     low, high = region.box()
-    one = build_region(pmdp, lower, upper, tolerance=1.0).box()
+    with monkeypatch.context() as patch:
+        patch.setattr(lifting, "OBBT_TOLERANCE", 1.0)
+        one = build_region(pmdp, lower, upper).box()
     y_at = 1
     assert one[0][y_at] <= low[y_at] <= 0.56 / 0.72 + 1e-9 and one[1][y_at] >= high[y_at] >= 0.57 / 0.7 - 1e-9
     assert high[y_at] - low[y_at] < 0.05 and high[y_at] - low[y_at] <= one[1][y_at] - one[0][y_at]

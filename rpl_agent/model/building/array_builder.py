@@ -226,26 +226,17 @@ class _Interner:
     """Distinct rows of integers → ids. Rows are hashed to 64 bits and every hit is compared exactly."""
 
     def __init__(self, width: int):
-        self.multipliers = np.random.default_rng(20240601).integers(1, 2**63, size=width, dtype=np.uint64) * np.uint64(
-            2
-        ) + np.uint64(1)
+        self.multipliers = np.random.default_rng(20240601).integers(1, 2**64, size=width, dtype=np.uint64)
         self.index: dict[bytes, int] = {}
 
     def intern(self, rows: np.ndarray) -> np.ndarray:
-        if not len(rows):
-            return np.zeros(0, dtype=np.int32)
-        with np.errstate(over="ignore"):
-            mixed = rows.astype(np.uint64) * self.multipliers
-            mixed ^= mixed >> np.uint64(29)
-            hashes = (mixed * self.multipliers[::-1]).sum(axis=1, dtype=np.uint64)
+        hashes = rows.astype(np.uint64) @ self.multipliers  # modulo 2^64
         _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         representatives = rows[first]
         if not np.array_equal(representatives[inverse], rows):  # a collision: fall back to exact comparison
             representatives, inverse = np.unique(rows, axis=0, return_inverse=True)
-        ids = np.array(
-            [self.index.setdefault(row.tobytes(), len(self.index)) for row in representatives], dtype=np.int32
-        )
-        return ids[inverse.ravel()]
+        known = [self.index.setdefault(row.tobytes(), len(self.index)) for row in representatives]
+        return np.array(known, dtype=np.int32)[inverse.ravel()]
 
     def rows(self) -> np.ndarray:
         rows = np.frombuffer(b"".join(self.index), dtype=np.int64)
