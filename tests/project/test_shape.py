@@ -37,15 +37,15 @@ LINES_OF_PACKAGE = {
     "rpl_agent/baselines": 1_079,
     "rpl_agent/cli": 1_639,
     "rpl_agent/coupled": 1_796,
-    "rpl_agent/evidence": 1_154,
+    "rpl_agent/evidence": 1_150,
     "rpl_agent/experiments": 2_033,
-    "rpl_agent/formats": 5_680,
-    "rpl_agent/likelihood": 3_044,
-    "rpl_agent/model": 4_185,
+    "rpl_agent/formats": 5_669,
+    "rpl_agent/likelihood": 3_042,
+    "rpl_agent/model": 4_176,
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 724,
-    "rpl_agent/regions": 1_898,
-    "rpl_agent/relaxations": 956,
+    "rpl_agent/regions": 1_877,
+    "rpl_agent/relaxations": 950,
     "rpl_agent/solver": 2_761,
 }
 #: Files a folder may have, and folders that have more, with how many.
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_114
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_054
 
 
 def test_folders_are_not_crowded():
