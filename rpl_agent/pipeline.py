@@ -40,7 +40,7 @@ from rpl_agent.certificate import Certificate, versions
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
 from rpl_agent.coupled import coupled_bounds
 from rpl_agent.coupled.attribution import attribution, episodes_seen, own_gradient
-from rpl_agent.coupled.expansion import evaluate
+from rpl_agent.coupled.expansion import value_at
 from rpl_agent.errors import DataError, ModelError, PrecisionWarning, RefutedWarning, RepeatedChanceWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
@@ -319,12 +319,9 @@ def certify_uncertainty(
     if uncertainty.estimate is not None:
         with timed(timings, "solve"):
             problem, at, found = robust.problem, uncertainty.estimate, None
-            if objective.horizon is None and problem.order is None and problem.pmdp is pmdp and is_known and not share:
-                found = evaluate(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))  # shown, no bound
-            if found is None:
-                estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4))
-            else:
-                estimate = float(found[1][pmdp.initial_state])
+            if objective.horizon is None and problem.pmdp is pmdp and is_known and not share:
+                found = value_at(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))  # shown, no bound
+            estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4)) if found is None else found
     return Certificate(
         lower=lower, upper=upper, delta=config.delta, objective=objective, policy=chosen,
         confidence=config.confidence, relaxation=config.relaxation, samples=counts.total, estimate=estimate,

@@ -937,6 +937,9 @@ void negative_parts(int64_t count, int64_t n, const double *M, double *factor, d
 void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chances, const double *reward, double gamma,
                    double sign, const double *u, const double *g, double *scratch, double *out);
 
+/* The first of the held states (S) where sign (u + g.y) may be negative for some |y_j| <= 1, rounding included; -1: none. */
+int64_t wrong_sign(int64_t count, const bool *held, int64_t r, double sign, const double *u, const double *g);
+
 /* out[s] >= sign (T U - U) of what may be played in each state s of `order`, for all |y| <= 1, rounding included: a
  * value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower ones. With margin >= 0 a
  * state that misses it is raised on the spot, by as much and the margin, and out is what it was raised by: the least

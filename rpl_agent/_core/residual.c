@@ -243,6 +243,18 @@ void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chanc
                             u[of_row[row]], g + of_row[row] * r, &functions, scratch, scratch + r);
 }
 
+int64_t wrong_sign(int64_t count, const bool *held, int64_t r, double sign, const double *u, const double *g)
+{
+    for (int64_t s = 0; s < count; s++) {
+        double size = 0.0;
+        for (int64_t j = 0; j < r && held[s]; j++)
+            size += fabs(g[s * r + j]);
+        if (held[s] && sign * u[s] - size * (1.0 + (r + 4.0) * UNIT_ROUNDOFF) < 0.0)
+            return s;
+    }
+    return -1;
+}
+
 /* A pass over states; each part of it has scratch of its own. */
 typedef struct {
     const int64_t *order;

@@ -37,6 +37,7 @@ class BoxFrame:
 
     center: np.ndarray  # (d,)
     half: np.ndarray  # (d,)
+    known: np.ndarray | None = None  # (F,) the values of the expressions at a point, for d = 0
 
     @classmethod
     def around(cls, lower: np.ndarray, upper: np.ndarray) -> BoxFrame:
@@ -51,6 +52,8 @@ class BoxFrame:
 
     def split(self, table: ExpressionTable) -> FrameForms:
         """The expressions of a table as functions of y: a Taylor model over the cube."""
+        if self.known is not None:
+            return FrameForms(self.known, np.zeros((len(self.known), 0)), None, np.zeros(len(self.known)))
         if table.is_affine:
             linear, constant = linear_part(table), table.constant
             size = np.abs(constant) + np.abs(linear) @ (np.abs(self.center) + self.half)
@@ -118,7 +121,7 @@ class AffineBound:
     def at(self, region: Region, state: int) -> float:
         """The bound on a state's value over the whole region."""
         sign = self.side.value
-        u = float(self.moved[..., state].flat[-1])
+        u = float(np.ravel(self.values[..., state] + sign * self.slack[..., state])[-1])
         g = self.gradient[..., state, :].reshape(-1, self.frame.dimension)[-1]
         return -sign * self.frame.minimum(region, -sign * u, -sign * g)
 
@@ -242,10 +245,9 @@ class AffineProof:
     def _held(self, bound: AffineBound, held: np.ndarray) -> list[str]:
         if self.problem.must_reach or self.problem.signed:
             return [f"the play can be held forever in state {np.flatnonzero(held)[0]}"] if held.any() else []
-        u, g = bound.side.value * bound.moved[held], bound.gradient[held]
-        bad = u - np.abs(g).sum(axis=1) * (1.0 + (g.shape[1] + 4.0) * UNIT_ROUNDOFF) < 0.0
-        where = np.flatnonzero(held)
-        return [f"state {where[np.argmax(bad)]} has a wrong sign, and plays can stay there"] if bad.any() else []
+        u, g = bound.moved, np.ascontiguousarray(bound.gradient)
+        state = core.wrong_sign(len(u), held, g.shape[1], bound.side.value, u, g)
+        return [f"state {state} has a wrong sign, and plays can stay there"] if state >= 0 else []
 
     @property
     def _held_by_some_policy(self) -> np.ndarray:

@@ -126,7 +126,6 @@ def episodes_seen(pmdp: ParametricMDP, counts: Counts) -> int:
     start = pmdp.initial_state
     first, last = pmdp.row_ptr[pmdp.state_ptr[start]], pmdp.row_ptr[pmdp.state_ptr[start + 1]]
     visits = int(counts.transitions[first:last].sum())
-    seen = np.flatnonzero(counts.transitions)
-    source = pmdp.row_state[np.searchsorted(pmdp.row_ptr, seen, "right") - 1]
-    back = (pmdp.visible_successor[seen] == start) & ~pmdp.is_silent[source]
-    return max(visits - int(counts.transitions[seen[back]].sum()), 0)
+    back = np.flatnonzero(pmdp.visible_successor == start)
+    source = np.searchsorted(pmdp.state_ptr, np.searchsorted(pmdp.row_ptr, back, "right") - 1, "right") - 1
+    return max(visits - int(counts.transitions[back[~pmdp.is_silent[source]]].sum()), 0)

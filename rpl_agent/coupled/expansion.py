@@ -226,6 +226,15 @@ def evaluate(problem: Problem, policy: Policy, p: np.ndarray) -> tuple[PolicyCha
     return chain, values, factors
 
 
+def value_at(problem: Problem, policy: Policy, p: np.ndarray) -> float | None:
+    """The value of a policy for expressions with values p (F,), up to rounding; None if it was not found."""
+    if problem.order is None:
+        found = evaluate(problem, policy, p)
+        return None if found is None else float(found[1][problem.pmdp.initial_state])
+    expansion = expand_without_cycles(problem, BoxFrame(np.zeros(0), np.zeros(0), p), problem.order, policy)
+    return None if expansion is None else float(expansion.values[problem.pmdp.initial_state])
+
+
 def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
     """The expansion of a policy in a model with cycles; None if it is infinite or too large to be factorised."""
     chances, size = chances_of(problem, frame), problem.pmdp.num_states

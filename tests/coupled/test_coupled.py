@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from rpl_agent._core import core
+from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
 from rpl_agent.coupled.affine import chances_of, choice_of, excess, row_excess
 from rpl_agent.coupled.bounds import Slab, find_bound
@@ -491,3 +491,16 @@ def test_curved_probabilities_with_a_horizon_are_coupled():
     wide, tight = (certify(pmdp, counts, objective, Config("likelihood", r)) for r in ("rectangular", "coupled"))
     assert tight.gap < 0.3 * wide.gap
     assert tight.lower <= solve_at(pmdp, theta, objective, precision=1e-9).middle <= tight.upper
+
+
+def test_the_first_wrong_sign_is_that_of_the_formula():
+    """`wrong_sign` finds what numpy finds, on both sides, for any number of parameters."""
+    rng = np.random.default_rng(5)
+    for r in (0, 1, 3, 7):
+        for sign in (-1.0, 1.0):
+            u, g, held = sign * rng.uniform(0.0, 40.0, 50), rng.uniform(-2.0, 2.0, (50, r)), rng.random(50) < 0.5
+            u[rng.random(50) < 0.1] *= -1.0
+            size = np.abs(g).sum(axis=1) * (1.0 + (r + 4.0) * UNIT_ROUNDOFF)
+            bad = np.flatnonzero(held & (sign * u - size < 0.0))
+            assert core.wrong_sign(50, held, r, sign, u, g) == (bad[0] if len(bad) else -1)
+            assert core.wrong_sign(50, np.zeros(50, bool), r, sign, u, g) == -1

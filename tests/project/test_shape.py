@@ -31,12 +31,12 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_853,
-    "rpl_agent": 1_648,
+    "rpl_agent": 1_638,
     "rpl_agent/_core": 341,
     "rpl_agent/agent": 6_873,
     "rpl_agent/baselines": 1_079,
     "rpl_agent/cli": 1_639,
-    "rpl_agent/coupled": 1_796,
+    "rpl_agent/coupled": 1_806,
     "rpl_agent/evidence": 1_150,
     "rpl_agent/experiments": 2_033,
     "rpl_agent/formats": 5_669,
