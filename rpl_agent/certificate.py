@@ -61,7 +61,7 @@ class Certificate:
     momentary_upper: float = math.nan
     attribution: dict[str, float] = field(default_factory=dict)  # estimate: share of the gap per parameter
     episodes_for: dict[str, int] = field(default_factory=dict)  # estimate: further episodes until "half the gap"
-    slack: float = 0.0  # numerical width of the solver's brackets, already inside lower and upper
+    slack: float = 0.0  # width of the solver's brackets, already inside lower and upper; a horizon needs none
     model: str = ""
     model_hash: str = ""
     timings: dict[str, float] = field(default_factory=dict)

@@ -329,7 +329,7 @@ def certify_uncertainty(
         refuted=uncertainty.refuted, empty=uncertainty.empty, fallback=uncertainty.fallback,
         edge=None if at_edge is None else at_edge.note, reward_error=reward_error, basis=uncertainty.basis,
         model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
-        slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
+        slack=0.0 if objective.horizon is not None else max(robust.gap, optimistic.gap),
         iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=True,
         **_explained(pmdp, counts, uncertainty.estimate, gradient),
     )  # fmt: skip
@@ -360,8 +360,9 @@ def _checked_solutions(
         with timed(timings, "solve"), warnings.catch_warnings():
             warnings.simplefilter("ignore", PrecisionWarning)  # the width is part of the bounds; `slack` reports it
             robust, optimistic = solve_both(
-                relaxation, objective, policy=policy, precision=precision, warm=start, reward_error=reward_error
-            )
+                relaxation, objective, policy=policy, precision=precision, warm=start, reward_error=reward_error,
+                outer=True,
+            )  # fmt: skip
         with timed(timings, "check"):
             proved = _proved(robust, upward), _proved(optimistic, not upward)
         if proved[0] is not None and proved[1] is not None:
@@ -415,5 +416,7 @@ def _better_bounds(
 def true_value(
     pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray, precision: float = 1e-6
 ) -> float:
-    """The value of a policy at one θ (the middle of a certified bracket)."""
-    return solve_at(pmdp, theta, objective, policy=policy, precision=precision).middle
+    """The value of a policy at one θ: the middle of a certified bracket, or with a horizon, up to rounding, its end."""
+    ends = objective.horizon is not None
+    found = solve_at(pmdp, theta, objective, policy=policy, precision=precision, side=False if ends else None)
+    return found.lower if ends else found.middle

@@ -270,7 +270,7 @@ def _plain(
 ) -> tuple[float, dict[str, Any]]:
     """Bounds per state over the intervals of expressions."""
     nature = Nature.ADVERSARIAL if upper == (objective.sense is Sense.MIN) else Nature.COOPERATIVE
-    solution = solve(relaxation, objective, nature, policy=policy if own else None, precision=PRECISION)
+    solution = solve(relaxation, objective, nature, policy=policy if own else None, precision=PRECISION, side=upper)
     values = solution.upper_values if upper else solution.lower_values
     return float(solution.upper if upper else solution.lower), {"kind": relaxation.name, "values": values}
 

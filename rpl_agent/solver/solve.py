@@ -28,9 +28,12 @@ from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem,
 from rpl_agent.solver.solution import Solution, claiming_nothing, finish
 
 
-def solve_horizon(problem: Problem, precision: float, began: float) -> Solution:
+def solve_horizon(problem: Problem, precision: float, began: float, side: bool | None) -> Solution:
     """Bounds with k = 0..H steps to go; the policy has one decision rule per step."""
-    lower, by_lower = horizon_side(problem, False)
+    lower, by_lower = horizon_side(problem, bool(side))
+    if side is not None:
+        only = finish(problem, lower, lower, by_lower, len(lower) - 1, precision, began, None)
+        return claiming_nothing(only, not side)
     upper, by_upper = horizon_side(problem, True, lower)
     # Rounding is part of the bounds: among rows that differ by rounding only, take the one whose bound is reported.
     policy = problem.policy or (by_lower if problem.objective.sense is Sense.MAX else by_upper)
@@ -89,6 +92,7 @@ def solve(
     max_iterations: int = DEFAULT_ITERATIONS,
     warm: Solution | None = None,
     reward_error: float = 0.0,
+    side: bool | None = None,
 ) -> Solution:
     """Bounds on the value of an objective when nature plays for or against the agent.
 
@@ -101,6 +105,7 @@ def solve(
     max_iterations : limit on sweeps and policy-iteration steps
     warm : an earlier solution of the same model and objective: a start for the search, never a source of bounds
     reward_error : share of each reward by which it may differ, in nature's favour
+    side : with a horizon, the only side to look at (True: the upper); the other one then claims nothing
 
     Raises
     ------
@@ -130,7 +135,7 @@ def solve(
         relaxation = relaxation.relaxation()
     problem = Problem.of(relaxation, objective, nature, policy, reward_error)
     if objective.horizon is not None:
-        return solve_horizon(problem, precision, began)
+        return solve_horizon(problem, precision, began, side)
     if relaxation.compiled() is not None:
         return _solve_compiled(problem.as_cost, precision, max_iterations, warm, began)
     if not problem.signed:
@@ -148,10 +153,11 @@ def solve_at(
     *,
     policy: Policy | None = None,
     precision: float = DEFAULT_PRECISION,
+    side: bool | None = None,
 ) -> Solution:
     """The optimum at one θ (d,), or the value of a policy there."""
     point = Point(pmdp.instantiate(np.asarray(theta, dtype=float)))
-    return solve(point, objective, Nature.COOPERATIVE, policy=policy, precision=precision)
+    return solve(point, objective, Nature.COOPERATIVE, policy=policy, precision=precision, side=side)
 
 
 def solve_both(
@@ -162,18 +168,21 @@ def solve_both(
     precision: float = DEFAULT_PRECISION,
     warm: tuple[Solution | None, Solution | None] = (None, None),
     reward_error: float = 0.0,
+    outer: bool = False,
 ) -> tuple[Solution, Solution]:
     """(robust, optimistic): `solve` against nature and with it, in parallel on two cores if that pays.
 
-    The two are independent, while one solve is a sequence of small dependent steps.
+    The two are independent, while one solve is a sequence of small dependent steps. ``outer``: with a horizon, look
+    only at the sides that a certificate uses.
     """
-
-    def one(nature: Nature, start: Solution | None) -> Solution:
-        return solve(
-            relaxation, objective, nature, policy=policy, precision=precision, warm=start, reward_error=reward_error
+    sides = (objective.sense is Sense.MIN, objective.sense is Sense.MAX) if outer else (None, None)
+    calls = [
+        partial(
+            solve, relaxation, objective, nature, policy=policy, precision=precision, warm=start,
+            reward_error=reward_error, side=side,
         )
-
-    calls = [partial(one, nature, start) for nature, start in zip((Nature.ADVERSARIAL, Nature.COOPERATIVE), warm)]
+        for nature, start, side in zip((Nature.ADVERSARIAL, Nature.COOPERATIVE), warm, sides)
+    ]  # fmt: skip
     # Sets that are queried through the protocol may keep state (such as a linear program): one at a time.
     if relaxation.pmdp.num_transitions < TWO_CORES or relaxation.compiled() is None or threads() == 1:
         return calls[0](), calls[1]()
