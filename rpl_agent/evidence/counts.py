@@ -112,6 +112,7 @@ class Counts:
         self.successes = np.zeros(pmdp.num_expressions, dtype=np.int64)
         self.total = 0
         self.marks: list[Mark] = []
+        self._seen: tuple[np.ndarray, int, np.ndarray] | None = None  # of which counts, at which total, and `seen`
 
     # ------------------------------------------------------------------ adding data
     def add(self, state: int, action: int, successor: int, n: int = 1) -> None:
@@ -187,9 +188,16 @@ class Counts:
         return found
 
     @property
+    def seen(self) -> np.ndarray:
+        """(k,) the transitions with data, in order; searched for once after data were added."""
+        if self._seen is None or self._seen[0] is not self.transitions or self._seen[1] != self.total:
+            self._seen = (self.transitions, self.total, np.flatnonzero(self.transitions))
+        return self._seen[2]
+
+    @property
     def visited(self) -> tuple[np.ndarray, np.ndarray]:
         """(rows (k,) with data, in order, and how often each was visited (k,))."""
-        seen = np.flatnonzero(self.transitions)
+        seen = self.seen
         rows, first = owners(self.pmdp.row_ptr, seen)
         return rows, np.add.reduceat(self.transitions[seen], first[:-1])
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import scipy
+
+#: numbers to hash at a time: a copy of these stays in the cache
+HASHED = 2**16
 
 
 def gather(ptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -42,9 +47,12 @@ def reached(tails: np.ndarray, heads: np.ndarray, starts: np.ndarray, nodes: int
     return found[:nodes]
 
 
-def compact_bytes(array: np.ndarray) -> bytes:
+def compact_parts(array: np.ndarray) -> Iterator[bytes | memoryview]:
     """What to hash of an array: type, shape and numbers, integers in the smallest type that holds all of them."""
     array = np.ascontiguousarray(array)
-    if array.dtype.kind in "iu" and array.size:
-        array = array.astype(np.promote_types(*(np.min_scalar_type(end) for end in (array.min(), array.max()))))
-    return b"".join((f"{array.dtype.str}{array.shape}".encode(), array.data))
+    flat, dtype = array.reshape(-1), array.dtype
+    if dtype.kind in "iu" and array.size:
+        dtype = np.promote_types(*(np.min_scalar_type(end) for end in (array.min(), array.max())))
+    yield f"{dtype.str}{array.shape}".encode()
+    for begin in range(0, array.size, HASHED):
+        yield flat[begin : begin + HASHED].astype(dtype, copy=False).data

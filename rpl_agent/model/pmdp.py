@@ -22,7 +22,7 @@ import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError, listed
-from rpl_agent.model.csr import compact_bytes
+from rpl_agent.model.csr import compact_parts
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.states import NamedStates, StateIndex, named_states
@@ -381,18 +381,19 @@ class ParametricMDP:
             table.indptr, table.indices, self.domain.lower, self.domain.upper,
             *((A.indptr, A.indices, A.data) if scipy.sparse.issparse(A) else (A,)), self.domain.b,
         ):  # fmt: skip
-            digest.update(compact_bytes(array))
+            for part in compact_parts(array):
+                digest.update(part)
         digest.update(repr((table.data.tolist(), table.denominators, table.parameters, self.initial_state)).encode())
         digest.update(repr(self.action_names).encode())
         if self.silent is not None:
-            digest.update(compact_bytes(self.is_silent))
+            digest.update(b"".join(compact_parts(self.is_silent)))
         if self.states is not None:
             digest.update(self.states.fingerprint())  # they determine the state of an observation
         for kind in (self.labels, self.rewards):
             for key in sorted(kind):
                 value = kind[key]
                 digest.update(key.encode())
-                digest.update(value.fingerprint() if isinstance(value, Reward) else compact_bytes(value))
+                digest.update(value.fingerprint() if isinstance(value, Reward) else b"".join(compact_parts(value)))
         return digest.hexdigest()
 
     def __repr__(self) -> str:

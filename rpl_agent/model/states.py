@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.csr import compact_bytes
+from rpl_agent.model.csr import compact_parts
 
 UNKNOWN = -1
 Columns = Mapping[str, np.ndarray]
@@ -184,8 +184,8 @@ class VariableStates:
         return tuple(int(column[index]) for column in self.columns.values())
 
     def fingerprint(self) -> bytes:
-        parts = [repr(self.names).encode()]
-        return b"".join(parts + [compact_bytes(c) for c in self.columns.values()])
+        parts = (part for column in self.columns.values() for part in compact_parts(column))
+        return b"".join((repr(self.names).encode(), *parts))
 
 
 NamedStates = ListedStates | VariableStates

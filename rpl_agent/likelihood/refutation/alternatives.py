@@ -124,7 +124,7 @@ class Alternatives:
         table = pmdp.table
         self._constant = table.constant
         self._slopes = table.reduction.dense()
-        seen = np.flatnonzero(counts.transitions)
+        seen = counts.seen
         self._expression, self._count = pmdp.expression[seen], counts.transitions[seen].astype(float)
         self._rows, self._row_ptr = owners(pmdp.row_ptr, seen)
         self._row_marginal = row_marginals(pmdp, counts, self._rows) if marginals is None else marginals
