@@ -319,7 +319,7 @@ def certify_uncertainty(
     if uncertainty.estimate is not None:
         with timed(timings, "solve"):
             problem, at, found = robust.problem, uncertainty.estimate, None
-            if objective.horizon is None and problem.pmdp is pmdp and is_known and not share:
+            if problem.pmdp is pmdp and is_known and not share:
                 found = value_at(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))  # shown, no bound
             estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4)) if found is None else found
     return Certificate(
@@ -416,7 +416,5 @@ def _better_bounds(
 def true_value(
     pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray, precision: float = 1e-6
 ) -> float:
-    """The value of a policy at one θ: the middle of a certified bracket, or with a horizon, up to rounding, its end."""
-    ends = objective.horizon is not None
-    found = solve_at(pmdp, theta, objective, policy=policy, precision=precision, side=False if ends else None)
-    return found.lower if ends else found.middle
+    """The value of a policy at one θ (the middle of a certified bracket)."""
+    return solve_at(pmdp, theta, objective, policy=policy, precision=precision).middle

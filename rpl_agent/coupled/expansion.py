@@ -228,11 +228,14 @@ def evaluate(problem: Problem, policy: Policy, p: np.ndarray) -> tuple[PolicyCha
 
 def value_at(problem: Problem, policy: Policy, p: np.ndarray) -> float | None:
     """The value of a policy for expressions with values p (F,), up to rounding; None if it was not found."""
+    point, state = BoxFrame(np.zeros(0), np.zeros(0), p), problem.pmdp.initial_state
+    if problem.objective.horizon is not None:
+        return float(StepExpansion.of(problem, point, policy).values[-1, state])
     if problem.order is None:
         found = evaluate(problem, policy, p)
-        return None if found is None else float(found[1][problem.pmdp.initial_state])
-    expansion = expand_without_cycles(problem, BoxFrame(np.zeros(0), np.zeros(0), p), problem.order, policy)
-    return None if expansion is None else float(expansion.values[problem.pmdp.initial_state])
+        return None if found is None else float(found[1][state])
+    expansion = expand_without_cycles(problem, point, problem.order, policy)
+    return None if expansion is None else float(expansion.values[state])
 
 
 def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:

@@ -153,11 +153,10 @@ def solve_at(
     *,
     policy: Policy | None = None,
     precision: float = DEFAULT_PRECISION,
-    side: bool | None = None,
 ) -> Solution:
     """The optimum at one θ (d,), or the value of a policy there."""
     point = Point(pmdp.instantiate(np.asarray(theta, dtype=float)))
-    return solve(point, objective, Nature.COOPERATIVE, policy=policy, precision=precision, side=side)
+    return solve(point, objective, Nature.COOPERATIVE, policy=policy, precision=precision)
 
 
 def solve_both(

@@ -14,7 +14,7 @@ from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
 from rpl_agent.coupled.affine import chances_of, choice_of, excess, row_excess
 from rpl_agent.coupled.bounds import Slab, find_bound
-from rpl_agent.coupled.expansion import StepExpansion, expansion_of, greedy_rules
+from rpl_agent.coupled.expansion import StepExpansion, expansion_of, greedy_rules, value_at
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Objective, Policy, Sense
 from rpl_agent.pipeline import Config, certify
@@ -349,6 +349,15 @@ def test_the_bound_of_a_policy_needs_only_what_it_reaches(policy):
             scope[k, state] = False
             assert any("scope" in issue for issue in proof.issues(replace(bound, scope=scope)))
     assert left_out > 0
+
+
+@pytest.mark.parametrize("objective", objectives(), ids=lambda o: o.describe())
+def test_the_value_at_a_point_is_that_of_a_certified_bracket(objective):
+    pmdp, _, relaxation = prepared(1, True, True, "intervals", 0.05)
+    problem, theta = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None), CENTER
+    for policy in (Policy.uniform(pmdp), solve_at(pmdp, theta, objective).policy):
+        found = value_at(problem, policy, pmdp.table.accurate(theta))
+        assert found == pytest.approx(solve_at(pmdp, theta, objective, policy=policy, precision=1e-9).middle, abs=1e-8)
 
 
 def test_plays_that_never_end_need_a_proof():

@@ -31,12 +31,12 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_853,
-    "rpl_agent": 1_635,
+    "rpl_agent": 1_633,
     "rpl_agent/_core": 341,
     "rpl_agent/agent": 6_858,
     "rpl_agent/baselines": 1_071,
     "rpl_agent/cli": 1_639,
-    "rpl_agent/coupled": 1_806,
+    "rpl_agent/coupled": 1_809,
     "rpl_agent/evidence": 1_158,
     "rpl_agent/experiments": 2_033,
     "rpl_agent/formats": 5_669,
@@ -46,7 +46,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/proof": 724,
     "rpl_agent/regions": 1_877,
     "rpl_agent/relaxations": 950,
-    "rpl_agent/solver": 2_770,
+    "rpl_agent/solver": 2_769,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
