@@ -192,13 +192,12 @@ def coupled_bounds(
     if expansion is None:
         return None
     pieces = min(pieces, WORK // problem.pmdp.num_transitions)
-    search, proof = Search(problem, expansion.policy, directions), AffineProof(problem, region)
-    found = {Side.LOWER: -np.inf, Side.UPPER: np.inf}
+    proof, found = AffineProof(problem, region), {Side.LOWER: -np.inf, Side.UPPER: np.inf}
     slope = expansion.gradient[..., problem.pmdp.initial_state, :].reshape(-1, frame.dimension)[-1]
     for side in Side:
         every_policy = policy is None and side is not Side.own(objective.sense)
         if isinstance(expansion, StepExpansion):
-            found[side] = search.bound(proof, expansion, side, every_policy)
+            found[side] = _proved(proof, expansion, side, every_policy)
             continue
         best = expansion.bound(side, every_policy).at(region, problem.pmdp.initial_state)  # if it needed no slack
         limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
@@ -206,12 +205,12 @@ def coupled_bounds(
         least = WORTHWHILE * gap if policy is None else 0.0
         if np.isfinite(gap) and side.value * (limit - best) <= least:
             continue
-        found[side] = search.bound(proof, expansion, side, every_policy)
+        found[side] = _proved(proof, expansion, side, every_policy)
         so_far = (min if side is Side.UPPER else max)(found[side], limit)
         if pieces > 1 and np.isfinite(gap) and side.value * so_far - side.value * best > SPLIT * gap:
             found[side] = side.value * worst_of_pieces(
                 region, frame, _in_region(frame, slope), side.value * so_far,
-                partial(search.piece, side, every_policy), pieces,
+                partial(_of_piece, problem, expansion.policy, directions, side, every_policy), pieces,
             )  # fmt: skip
     return CoupledBounds(found[Side.LOWER], found[Side.UPPER], expansion.policy, _in_region(frame, slope))
 
@@ -243,32 +242,21 @@ def _gradient_only(problem: Problem, region: Region, policy: Policy | None, star
     return CoupledBounds(-np.inf, np.inf, expansion.policy, expansion.gradient[problem.pmdp.initial_state])
 
 
-@dataclass(frozen=True, eq=False)
-class Search:
-    """Bounds for one problem on any region, for one policy or for all of them."""
+def _proved(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool) -> float:
+    """The proved bound of the initial state, infinite if none was found."""
+    bound = find_bound(proof.problem, expansion, side, every_policy)
+    if bound is None or proof.issues(bound):
+        return side.value * np.inf
+    return bound.at(proof.region, proof.problem.pmdp.initial_state)
 
-    problem: Problem
-    policy: Policy
-    directions: np.ndarray  # (F, r) in which a frame should be narrow
 
-    def bound(
-        self, proof: AffineProof, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool
-    ) -> float:
-        """The proved bound of the initial state, infinite if none was found."""
-        bound = find_bound(self.problem, expansion, side, every_policy)
-        if bound is None or proof.issues(bound):
-            return side.value * np.inf
-        return bound.at(proof.region, self.problem.pmdp.initial_state)
-
-    def piece(self, side: Side, every_policy: bool, region: Region) -> float:
-        """The bound on a piece; larger is worse."""
-        frame = frame_of(region, self.directions)
-        if frame is None:
-            return np.inf
-        expansion = expansion_of(self.problem, frame, None if every_policy else self.policy, self.policy)
-        if expansion is None:
-            return np.inf
-        return side.value * self.bound(AffineProof(self.problem, region), expansion, side, every_policy)
+def _of_piece(
+    problem: Problem, policy: Policy, directions: np.ndarray, side: Side, every_policy: bool, region: Region
+) -> float:
+    """The bound on a piece; larger is worse."""
+    frame = frame_of(region, directions)
+    found = None if frame is None else expansion_of(problem, frame, None if every_policy else policy, policy)
+    return np.inf if found is None else side.value * _proved(AffineProof(problem, region), found, side, every_policy)
 
 
 # ---------------------------------------------------------------------- pieces

@@ -97,33 +97,24 @@ class PrismModel:
             text = self.properties[0]
         if isinstance(text, PrismError):
             raise text
-        if isinstance(text, ast.Property):
-            return self._query(text, "", theta)
-        found = parse_properties(text)
+        found, shown = ([text], "") if isinstance(text, ast.Property) else (parse_properties(text), text)
         if len(found) != 1:
-            raise PrismError(
-                f"expected one property, found {len(found)}",
-                found[1].position if found else NOWHERE,
-                "<property>",
-                text,
-            )
-        return self._query(found[0], text, theta)
-
-    def _query(self, found: ast.Property, text: str, theta: np.ndarray | None = None) -> Query:
+            place = found[1].position if found else NOWHERE
+            raise PrismError(f"expected one property, found {len(found)}", place, "<property>", shown)
         pmdp = self.pmdp
         if theta is not None:
             values = {name: reward.at(theta) for name, reward in pmdp.rewards.items() if not reward.is_known}
             values |= {name: reward(theta) for name, reward in self.parametric_rewards.items()}
             pmdp = replace(pmdp, rewards={**pmdp.rewards, **values}) if values else pmdp
         try:
-            query = query_of(found, self.program, pmdp)
+            query = query_of(found[0], self.program, pmdp)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RPLWarning)  # the solver warns
                 require_end(query.pmdp, query.objective.resolve(query.pmdp))
         except PrismError as error:
-            raise error.located("<property>", text) from None
+            raise error.located("<property>", shown) from None
         except ModelError as error:
-            raise PrismError(str(error), NOWHERE, "<property>", text) from None
+            raise PrismError(str(error), NOWHERE, "<property>", shown) from None
         return query
 
     def objective(self, text: str | None = None) -> tuple[ParametricMDP, Objective]:

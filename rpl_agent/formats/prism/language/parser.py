@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from rpl_agent.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
@@ -138,8 +138,6 @@ def _parse(start: str, text: str, source: str) -> Any:
         raise PrismError(reason, Position(error.line, error.column), source, text) from None
     except UnexpectedToken as error:
         raise PrismError(_unexpected(error), _end_aware(error, text), source, text) from None
-    except UnexpectedInput as error:  # pragma: no cover - the two cases above are all that LALR raises
-        raise PrismError(str(error).splitlines()[0], Position(error.line, error.column), source, text) from None
 
 
 def _unexpected(error: UnexpectedToken) -> str:

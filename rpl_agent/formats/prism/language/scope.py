@@ -371,7 +371,7 @@ def _command(
     updates = []
     for update in c.updates:
         probability, upper = (
-            None if end is None else _chance(scope.resolve(end, renaming), update.position)
+            None if end is None else _number(end, "a probability", update.position, scope, renaming)
             for end in (update.probability, update.upper)
         )
         assignments: dict[int, Node] = {}
@@ -397,9 +397,10 @@ def _command(
     return Command(module, number, action, guard, tuple(updates), c.position)
 
 
-def _chance(node: Node, position: Position) -> Node:
+def _number(expression: ast.Expression, what: str, position: Position, scope: Scope, names: Mapping[str, str]) -> Node:
+    node = scope.resolve(expression, names)
     if node.type is Type.BOOL:
-        raise PrismError("type error: a probability must be a number, this is bool", position)
+        raise PrismError(f"type error: {what} must be a number, this is bool", position)
     return node
 
 
@@ -408,7 +409,5 @@ def _reward(item: ast.ParsedRewardItem, scope: Scope, actions: Collection[str]) 
         known = listed(sorted(actions))
         raise PrismError(f"no command has the action '{item.action}' of this reward (known: {known})", item.position)
     guard = _typed(item.guard, Type.BOOL, "a reward's guard", scope, {})
-    value = scope.resolve(item.value)
-    if value.type is Type.BOOL:
-        raise PrismError("type error: a reward must be a number, this is bool", item.value.position)
+    value = _number(item.value, "a reward", item.value.position, scope, {})
     return RewardItem(item.on_transition, item.action, guard, value, item.position)

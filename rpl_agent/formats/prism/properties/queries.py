@@ -82,12 +82,10 @@ def _mask(expression: ast.Expression, program: Program, pmdp: ParametricMDP, col
 
 
 # -- linear time ------------------------------------------------------------------------------------------------------
-def linear_time(
-    path: ast.Expression, program: Program, pmdp: ParametricMDP, steps: Callable[..., int]
-) -> tuple[ltl.Automaton, np.ndarray, bool]:
+def linear_time(path: ast.Expression, program: Program, pmdp: ParametricMDP) -> tuple[ltl.Automaton, np.ndarray, bool]:
     """The automaton of a path formula or of its negation, the letter (S,) of every state, and whether it is negated."""
     atoms: list[ast.Expression] = []
-    formula = _normal(path, atoms, lambda bound, strict: steps(bound, strict, program))
+    formula = _normal(path, atoms, program)
     negative = not ltl.is_cosafe(formula)
     if negative:
         formula = ltl.negated(formula)
@@ -105,25 +103,25 @@ def linear_time(
         raise PrismError("the automaton of this path formula is too large", path.position) from None
 
 
-def _normal(e: ast.Expression, atoms: list[ast.Expression], steps: Callable[..., int]) -> ltl.Formula:
+def _normal(e: ast.Expression, atoms: list[ast.Expression], program: Program) -> ltl.Formula:
     """Negation normal form; state formulas become atoms."""
     if not ast.is_temporal(e):
         atoms.append(e)
         return ("ap", len(atoms) - 1)
     assert isinstance(e, ast.Apply)
     if isinstance(e, ast.Temporal):
-        right = _normal(e.right, atoms, steps)
+        right = _normal(e.right, atoms, program)
         if e.operator == "X":
             return ("X", right)
-        low = 0 if e.low is None else steps(e.low, False) + (1 if e.strict_low else 0)
-        high = None if e.high is None else steps(e.high, e.strict_high)
-        left = _normal(e.left or ast.Literal(e.position, True), atoms, steps)
+        low = 0 if e.low is None else _steps(e.low, False, program) + (1 if e.strict_low else 0)
+        high = None if e.high is None else _steps(e.high, e.strict_high, program)
+        left = _normal(e.left or ast.Literal(e.position, True), atoms, program)
         if e.operator in ("F", "U"):  # F f = true U f
             return ("U", left, right, low, high)
         if e.operator == "W":  # left W right = right R (left or right)
             return ("R", right, ("or", left, right), low, high)
         return ("R", ltl.negated(left) if e.operator == "G" else left, right, low, high)  # G f = false R f
-    parts = [_normal(a, atoms, steps) for a in e.arguments]
+    parts = [_normal(a, atoms, program) for a in e.arguments]
     if e.operator == "!":
         return ltl.negated(parts[0])
     if e.operator in ("&", "|"):
@@ -311,7 +309,7 @@ def _memory(
     path: ast.Expression, program: Program, pmdp: ParametricMDP, states: np.ndarray
 ) -> tuple[ParametricMDP, str, bool, np.ndarray]:
     """The product with the automaton of a path formula: (model, label, complement, states)."""
-    automaton, letter, negative = linear_time(path, program, pmdp, _steps)
+    automaton, letter, negative = linear_time(path, program, pmdp)
     label = f"!({unparse(path)})" if negative else unparse(path)
     made, begin = product(pmdp, automaton, letter, states, label)
     return made, label, negative, begin
