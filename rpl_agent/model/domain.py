@@ -71,6 +71,7 @@ class Domain:
     def with_constraints(self, A: np.ndarray, b: np.ndarray) -> Domain:
         if scipy.sparse.issparse(A):
             rows = scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array(self.A), A]))
+            rows.sum_duplicates()  # sorted now: later it is read-only
         else:
             rows = np.vstack([self.A, np.atleast_2d(np.asarray(A, dtype=float))])
         return Domain(self.parameters, self.lower, self.upper, rows, np.append(self.b, b))

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import linprog
 
+from rpl_agent import Counts, certify
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Nature, Objective, Sense, validate
 from rpl_agent.regions import build_region
@@ -75,8 +76,9 @@ def test_thousands_of_parameters_go_through_closed_forms():
     assert 0 < robust.lower < optimistic.upper < 1
 
 
-def test_polytopic_rows():
-    umdp, p = interval_umdp(states=12, seed=3)
+@pytest.mark.parametrize("states", [12, 40])  # many parameters are kept in sparse arrays
+def test_polytopic_rows(states):
+    umdp, p = interval_umdp(states=states, seed=3)
     # Within row 0: the first two probabilities are ordered, as in an ordinal uncertainty set.
     row = np.zeros(len(p))
     row[[0, 1]] = (1.0, -1.0) if p[0] <= p[1] else (-1.0, 1.0)
@@ -87,9 +89,22 @@ def test_polytopic_rows():
     assert is_rectangular(polytopic) and contains(polytopic, p)
     pmdp, region = to_pmdp(polytopic)
     assert len(region.regions) == 1
-    values, out = np.random.default_rng(1).normal(size=12), np.empty(12)
+    values, out = np.random.default_rng(1).normal(size=states), np.empty(states)
     Rectangular(pmdp, region).expectation(values, Sense.MIN, out)
     assert np.abs(out - row_minima(polytopic, values)).max() < 1e-8
+
+
+def test_data_respect_constraints_between_rows():
+    """Two rows with one distribution: data about the first bound the second, which was never seen."""
+    lower, upper = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 1.0]), np.ones(6)
+    equal = sparse.csr_array(np.array([[1.0, 0, -1.0, 0, 0, 0], [-1.0, 0, 1.0, 0, 0, 0]]))
+    skeleton = np.arange(5), np.zeros(4, int), np.array([0, 2, 4, 5, 6]), np.array([1, 2, 2, 3, 2, 3]), lower, upper
+    goal = {"goal": np.arange(4) == 3}
+    tied = UncertainMDP(*skeleton, equal, np.full(2, 0.01), labels=goal, action_names=("go",))
+    counts = Counts(tied.pmdp)
+    counts.add_batch(np.array([9_000, 1_000, 0, 0, 0, 0]))
+    found = certify(tied, counts, Objective.reach("goal"), delta=0.05)
+    assert found.lower <= 0.9 * 0.1 <= found.upper and found.upper < 0.9 * 0.1 + 0.05
 
 
 def test_coupled_round_trip_keeps_the_ranges():
