@@ -36,12 +36,12 @@ LINES_OF_PACKAGE = {
     "rpl_agent/agent": 6_858,
     "rpl_agent/baselines": 1_071,
     "rpl_agent/cli": 1_639,
-    "rpl_agent/coupled": 1_809,
+    "rpl_agent/coupled": 1_797,
     "rpl_agent/evidence": 1_158,
     "rpl_agent/experiments": 2_033,
-    "rpl_agent/formats": 5_669,
+    "rpl_agent/formats": 5_655,
     "rpl_agent/likelihood": 3_042,
-    "rpl_agent/model": 4_185,
+    "rpl_agent/model": 4_186,
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 724,
     "rpl_agent/regions": 1_877,
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_054
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_029
 
 
 def test_folders_are_not_crowded():
