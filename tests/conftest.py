@@ -46,14 +46,15 @@ def short_runs(request):
     """Runs end with a proof in exact fractions only where it is short: proofs have tests of their own.
 
     By day a run without an interval is certified after 10, 40, 160, … episodes, and one without a schedule plans anew
-    when a quarter of its episodes is new, because certificates and plans on the way are most of its work; by night as
+    when a third of its episodes is new, because certificates and plans on the way are most of its work; by night as
     often as users have it.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "PROVED", 300)
         if is_day(request.config):
             patch.setattr(schedule, "LOG_GROWTH", 4.0)
-            patch.setattr(rpl, "Doubling", partial(Doubling, spacing=0.25))
+            patch.setattr(rpl, "Doubling", partial(Doubling, spacing=0.5))
+            patch.setitem(schedule.NAMED, "state-action", Doubling(spacing=0.5))
         yield
 
 
@@ -76,3 +77,4 @@ def all_looks(monkeypatch):
     """Certificates and plans on the way as users have them, for tests that are about them."""
     monkeypatch.setattr(schedule, "LOG_GROWTH", AS_SHIPPED)
     monkeypatch.setattr(rpl, "Doubling", Doubling)
+    monkeypatch.setitem(schedule.NAMED, "state-action", Doubling())

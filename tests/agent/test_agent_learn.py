@@ -94,7 +94,7 @@ def test_cost_objectives_and_other_models_of_an_environment():
 
 # ---------------------------------------------------------------------- schedules
 def test_pooled_doubling_updates_far_less_often():
-    by_pair = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=200, log_interval=1000)
+    by_pair = RPLAgent(seed=0, schedule=Doubling()).learn(FastCorridorEnv(), budget=200, log_interval=1000)
     pooled = RPLAgent(seed=0, schedule=Doubling(of="expression")).learn(
         FastCorridorEnv(), budget=200, log_interval=1000
     )
