@@ -215,6 +215,9 @@ void state_images(int64_t count, const double *totals, const int64_t *state_ptr,
 /* Numbers closer to 0 than this are not bounds: products of them are rounded by more than their size. */
 #define SMALLEST 1e-290
 
+/* Whether one of these values (count) is such a number. */
+bool any_faint(int64_t count, const double *values);
+
 /* out[k] (S) = bounds of T values[k] from one side for k < steps, of states that are not decided. The agent is free, draws
  * by the game's weights, or plays the rows given[k * stride] (S). Scratch: numbers (R + S). */
 void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,

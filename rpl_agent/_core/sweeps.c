@@ -442,6 +442,14 @@ void state_images(int64_t count, const double *totals, const int64_t *state_ptr,
         out[i] = state_image(state_ptr[i], state_ptr[i + 1], totals, agent, weights, upward);
 }
 
+bool any_faint(int64_t count, const double *values)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++)
+        found += (fabs(values[i]) < SMALLEST) & (values[i] != 0.0);
+    return found > 0;
+}
+
 /* ---------------------------------------------------------------------- finite horizons */
 
 /* Whether a row may lead to a value of -inf, a trivial bound: then its own is trivial. */

@@ -144,12 +144,11 @@ def _shape(solution: Solution) -> list[str]:
     sums_up = not (problem.is_reach or problem.discounted or horizon is not None)
     if (not sums_up or (problem.signed and not problem.must_reach)) and np.isposinf(low).any():
         issues.append(f"lower is infinite in {_name(problem, np.isposinf(low))}, where every value is finite")
-    for side, faint in (
-        ("lower", (low != 0.0) & (np.abs(low) < SMALLEST) & ((low > 0.0) | problem.signed)),
-        ("upper", (high != 0.0) & (np.abs(high) < SMALLEST)),
-    ):
-        if faint.any():
-            issues.append(f"{side} is too small to bound its rounding error in {_name(problem, faint)}")
+    for side, values, any_sign in (("lower", low, problem.signed), ("upper", high, True)):
+        if core.any_faint(values.size, np.ascontiguousarray(values)):
+            faint = (values != 0.0) & (np.abs(values) < SMALLEST) & ((values > 0.0) | any_sign)
+            if faint.any():
+                issues.append(f"{side} is too small to bound its rounding error in {_name(problem, faint)}")
     # Written so that a NaN bracket fails.
     if not (solution.lower <= low[..., start].flat[-1] and solution.upper >= high[..., start].flat[-1]):
         issues.append("the bracket at the initial state is tighter than the values")

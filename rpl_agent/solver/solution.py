@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.errors import PrecisionWarning
 from rpl_agent.model import Nature, Objective, Policy, Sense
 from rpl_agent.solver.check import SMALLEST, check, is_converged
@@ -109,7 +110,7 @@ def finish(
     began: float, witness: np.ndarray | None,
 ) -> Solution:  # fmt: skip
     """Assemble a solution; warn if it is wider than requested."""
-    if lower.ndim == 1:
+    if lower.ndim == 1 and any(core.any_faint(len(values), values) for values in (lower, upper)):
         lower, upper = without_tiny(problem, lower, upper)
     if problem.mirrors is not None:
         problem, lower, upper = problem.mirrors, 0.0 - upper, 0.0 - lower

@@ -256,3 +256,12 @@ def test_chains_without_an_end_are_seen_by_the_graph(seed):
     assert ends == bool((np.linalg.matrix_power(steps, 8)[:, 7] > 0.0).all())
     found = local.chain(np.zeros(local.n + local.m), rows, p, 0.0)
     assert (found is not None and np.abs(found).max() < 1e6) == ends
+
+
+def test_faint_numbers_are_found_wherever_they_are():
+    """`any_faint` sees numbers next to 0, not 0 itself, infinities or NaN."""
+    loud = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, core.SMALLEST, -core.SMALLEST])
+    assert not core.any_faint(len(loud), loud) and not core.any_faint(0, np.zeros(0))
+    for faint in (5e-324, -5e-324, np.nextafter(core.SMALLEST, 0.0), np.nextafter(-core.SMALLEST, 0.0)):
+        for place in range(len(loud) + 1):
+            assert core.any_faint(len(loud) + 1, np.insert(loud, place, faint))
