@@ -329,6 +329,5 @@ def _steps(bound: AffineBound, problem: Problem) -> list[str]:
     )  # fmt: skip
     bad = np.argwhere(~(missed <= 0.0))
     if len(bad):
-        k, state = bad[0]
-        return [f"{k + 1} steps to go: the inequality of state {state} may fail, or the play leaves the scope"]
+        return [f"{bad[0, 0] + 1} steps to go: state {bad[0, 1]} may fail its inequality, or leave the scope"]
     return [] if bound.scope[-1, problem.pmdp.initial_state] else ["the initial state is outside the scope"]

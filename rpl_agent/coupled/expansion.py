@@ -332,7 +332,8 @@ class StepExpansion:
         rules, chances, decided = rules_of(problem, policy), chances_of(problem, self.frame), problem.task.decided
         slack, scope = np.empty_like(self.values), np.tile(~decided & every_policy, (len(self.values), 1))
         scope[-1, problem.pmdp.initial_state] = True
-        core.reach_steps(rules, decided, chances, scope)
+        if not every_policy:
+            core.reach_steps(rules, decided, chances, scope)
         core.raise_steps(
             rules, scope, chances, problem.reward, problem.gamma, side.value, ROUNDING, self.values, self.gradient,
             slack, np.empty_like(slack), np.empty(2 * r + 2 * r * r),
