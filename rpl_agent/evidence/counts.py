@@ -197,9 +197,8 @@ class Counts:
     @property
     def visited(self) -> tuple[np.ndarray, np.ndarray]:
         """(rows (k,) with data, in order, and how often each was visited (k,))."""
-        seen = self.seen
-        rows, first = owners(self.pmdp.row_ptr, seen)
-        return rows, np.add.reduceat(self.transitions[seen], first[:-1])
+        rows, first = owners(self.pmdp.row_ptr, self.seen)
+        return rows, np.add.reduceat(self.transitions[self.seen], first[:-1])
 
     @property
     def trials(self) -> np.ndarray:

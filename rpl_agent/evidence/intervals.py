@@ -49,16 +49,17 @@ class EventTable:
 
     def __init__(self, pmdp: ParametricMDP):
         multiplicity = multiplicities(pmdp.row_ptr, pmdp.expression, pmdp.num_expressions)
-        first, width = np.flatnonzero(multiplicity), int(multiplicity.max(initial=1)) + 1
-        keys = pmdp.expression[first].astype(np.int64) * width + multiplicity[first]
+        width = int(multiplicity.max(initial=1)) + 1
+        kind = np.int32 if pmdp.num_expressions * width < 2**31 else np.int64  # models can be as large as memory
+        keys = pmdp.expression.astype(kind, copy=False) * width + multiplicity
         present = np.zeros(pmdp.num_expressions * width, dtype=bool)
         present[keys] = True
+        present[::width] = False
         self.expression, self.multiplicity = np.divmod(np.flatnonzero(present), width)
-        group_of = np.full(pmdp.num_transitions, -1)
-        group_of[first] = (np.cumsum(present) - 1)[keys]
-        if len(first) < pmdp.num_transitions:  # later occurrences of an expression in a row join the group of its first
+        group_of, later = (np.cumsum(present) - 1).astype(np.int32)[keys], np.flatnonzero(multiplicity == 0)
+        if len(later):  # later occurrences of an expression in a row join the group of its first
             pair = pmdp.transition_row * np.int64(pmdp.num_expressions) + pmdp.expression
-            order, later = first[np.argsort(pair[first])], np.flatnonzero(multiplicity == 0)
+            order = (first := np.flatnonzero(multiplicity))[np.argsort(pair[first])]
             group_of[later] = group_of[order[np.searchsorted(pair[order], pair[later])]]
         self.group_of = read_only(group_of, np.int32)
         self.event_of, self.positive = _exact_events(pmdp.table, self.expression, self.multiplicity)
