@@ -48,9 +48,9 @@ def find_bound(
     bound = expansion.bound(side, every_policy)
     if isinstance(expansion, StepExpansion):
         return bound
-    margin = ROUNDING * float(np.abs(expansion.values).max())
-    if expansion.order is not None:
-        order, here = expansion.order[bound.scope[expansion.order]], (bound.values.copy(), bound.gradient)
+    margin, order = ROUNDING * float(np.abs(expansion.values).max()), expansion.order
+    if order is not None:
+        order, here = order if every_policy else order[bound.scope[order]], (bound.values.copy(), bound.gradient)
         raised = excess(problem, bound.policy, expansion.chances, side, here, order, margin)  # the copy in place
         return replace(bound, slack=raised)
     if every_policy and expansion.policy.rows is not None:
