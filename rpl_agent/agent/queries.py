@@ -13,7 +13,7 @@ import numpy as np
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.agent.evaluation import Evaluation, evaluate
 from rpl_agent.agent.forecast import Forecast, Sampler, forecast
-from rpl_agent.agent.output.logger import Forward, Logger, Recorder
+from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import capture, read_state, restore
@@ -254,11 +254,11 @@ class Queries(Acting):
         return (robust, optimistic) if robust.objective.sense is Sense.MAX else (optimistic, robust)
 
     # ------------------------------------------------------------------ SB3's names
-    def set_logger(self, logger: Recorder) -> None:
+    def set_logger(self, logger: Any) -> None:
         """Also log to ``logger``, anything with SB3's ``record`` and ``dump``; the run folder's own files remain."""
         if not (hasattr(logger, "record") and hasattr(logger, "dump")):
             raise ModelError(f"{type(logger).__name__} is not a logger: it needs record(key, value) and dump(step)")
-        self._logger.writers.append(Forward(logger))
+        self._logger.others.append(logger)
 
     def get_parameters(self) -> dict[str, Any]:
         """The learned state (counts with their marks, counters, sampling policy) as plain data, as in a checkpoint."""

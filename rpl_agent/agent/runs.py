@@ -21,7 +21,8 @@ from rpl_agent.agent.output.logger import write_proved
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
-from rpl_agent.agent.storage.checkpoint import CHECKPOINT, new_folder, read_latest, read_source, write_run
+from rpl_agent.agent.storage.checkpoint import CHECKPOINT, new_folder, read_latest, write_run
+from rpl_agent.agent.storage.checkpoint import read_source as read_source
 from rpl_agent.agent.storage.state import stored_model
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.certificate import Certificate
@@ -32,10 +33,6 @@ from rpl_agent.pipeline import Config, true_value
 from rpl_agent.proof import proof_path
 from rpl_agent.schema import jsonable
 from rpl_agent.verify import read_with_data, verify, with_proof
-
-__all__ = [
-    "certify_run", "evaluate", "load_run", "parse_schedule", "read_source", "resume", "train", "verdict", "verify_run",
-]  # fmt: skip
 
 #: Fields of the certificate in the result of a run.
 SHOWN = (

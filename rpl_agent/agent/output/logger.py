@@ -12,10 +12,10 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,22 +30,12 @@ if TYPE_CHECKING:
     from rpl_agent.agent.output.events import TensorBoardWriter  # imports tensorboard
 
 
-class Writer(Protocol):
-    def write(self, values: Mapping[str, float], step: int) -> None: ...
-
-
-class Recorder(Protocol):
-    def record(self, key: str, value: Any) -> None: ...
-
-    def dump(self, step: int) -> None: ...
-
-
 class Logger:
-    """Collects values by name; `dump` hands them to every writer."""
+    """Collects values by name; `dump` hands them to every writer, and to the loggers of the user."""
 
-    def __init__(self, folder: Path | None = None, writers: list[Writer] | None = None):
+    def __init__(self, folder: Path | None = None, writers: Sequence[Any] = (), others: Sequence[Any] = ()):
         self.dir = folder
-        self.writers: list[Writer] = writers or []
+        self.writers, self.others = list(writers), list(others)
         self.name_to_value: dict[str, float] = {}
 
     def record(self, key: str, value: Any, exclude: Any = None) -> None:
@@ -53,28 +43,22 @@ class Logger:
         self.name_to_value[key] = float(value)
 
     def dump(self, step: int = 0) -> None:
-        """Pass everything to the writers; what they cannot write is dropped with a warning."""
+        """Pass everything on; what cannot be written is dropped with a warning."""
+        what = f"the figures of {step:,} episodes"
         for writer in self.writers:
-            with dropping(f"the figures of {step:,} episodes"):
+            with dropping(what):
                 writer.write(self.name_to_value, step)
+        for logger in self.others:
+            with dropping(what):
+                for key, value in self.name_to_value.items():
+                    logger.record(key, value)
+                logger.dump(step)
         self.name_to_value = {}
 
     @property
     def tensorboard(self) -> TensorBoardWriter | None:
         """The writer for texts and figures, if any."""
-        return next((w for w in self.writers if hasattr(w, "figure")), None)  # type: ignore[return-value]
-
-
-class Forward:
-    """Forwards to another logger."""
-
-    def __init__(self, logger: Recorder):
-        self._logger = logger
-
-    def write(self, values: Mapping[str, float], step: int) -> None:
-        for key, value in values.items():
-            self._logger.record(key, value)
-        self._logger.dump(step)
+        return next((w for w in self.writers if hasattr(w, "figure")), None)
 
 
 class CSVWriter:

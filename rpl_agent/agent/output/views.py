@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpl_agent.agent.output.logger import CSVWriter, Forward, Logger
+from rpl_agent.agent.output.logger import CSVWriter, Logger
 from rpl_agent.agent.session import Session, require
 from rpl_agent.certificate import Certificate
 from rpl_agent.model import Sense
@@ -166,8 +166,7 @@ def open_logs(current: Logger, folder: Path | None, session: Session) -> Logger:
 
     resumed = session.episodes or None
     table = CSVWriter(folder / "progress.csv", resumed)
-    kept = [writer for writer in current.writers if isinstance(writer, Forward)]
-    return Logger(folder, [TensorBoardWriter(folder, resumed, table.earlier), table, *kept])
+    return Logger(folder, [TensorBoardWriter(folder, resumed, table.earlier), table], current.others)
 
 
 BARS = "▁▂▃▄▅▆▇█"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,7 @@ class ReportChart:
     title: str
     note: str
     panels: dict[str, dict[str, Any]]
-    kinds: Sequence[tuple[str, str, bool]] = field(default_factory=tuple)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"id": self.id, "panels": self.panels, "kinds": list(self.kinds)}
+    kinds: Sequence[tuple[str, str, bool]] = ()
 
 
 def charts(rows: Sequence[Row]) -> list[ReportChart]:

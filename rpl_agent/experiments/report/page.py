@@ -54,7 +54,8 @@ class Section:
 def page(title: str, headline: Sequence[str], sections: Sequence[Section], charts: Sequence[ReportChart]) -> str:
     """The whole text; ``charts`` are the data of the chart sections among ``sections``."""
     folder = files("rpl_agent.experiments.report")
-    data = json.dumps([chart.to_dict() for chart in charts], allow_nan=False).replace("</", "<\\/")
+    parts = [{"id": chart.id, "panels": chart.panels, "kinds": list(chart.kinds)} for chart in charts]
+    data = json.dumps(parts, allow_nan=False).replace("</", "<\\/")
     return Template(folder.joinpath("page.html").read_text()).substitute(
         title=html.escape(title),
         style=folder.joinpath("page.css").read_text(),
