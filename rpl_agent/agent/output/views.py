@@ -30,26 +30,6 @@ LINE_SECONDS = 2.0
 JUDGE_SECONDS = 1.0
 
 
-class RemainingTime:
-    """Estimates the seconds left from the rate in the second half of the time so far, because runs speed up.
-
-    Unknown until one per cent is done and some work was timed.
-    """
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()  # seconds of work, units done
-
-    def left(self, session: Session) -> float:
-        working, now, goal = session.clock.current, session.done, require(session.target).goal
-        self._seen.append((working, now))
-        while len(self._seen) > 1 and self._seen[1][0] <= working / 2:
-            self._seen.popleft()
-        before, done = self._seen[0]
-        if now < goal / 100 or now == done or working - before < JUDGE_SECONDS:
-            return math.nan
-        return (working - before) / (now - done) * (goal - now)
-
-
 def duration(seconds: float) -> str:
     if not math.isfinite(seconds):
         return "–"
@@ -78,8 +58,22 @@ class View:
 
     def __init__(self) -> None:
         self.gaps: list[float] = []
-        self._remaining = RemainingTime()
+        self._seen: deque[tuple[float, int]] = deque()  # seconds of work, units done
         self._last = -math.inf
+
+    def seconds_left(self, session: Session) -> float:
+        """An estimate from the rate in the second half of the time so far, because runs speed up.
+
+        Unknown (nan) until one per cent is done and some work was timed.
+        """
+        working, now, goal = session.clock.current, session.done, require(session.target).goal
+        self._seen.append((working, now))
+        while len(self._seen) > 1 and self._seen[1][0] <= working / 2:
+            self._seen.popleft()
+        before, done = self._seen[0]
+        if now < goal / 100 or now == done or working - before < JUDGE_SECONDS:
+            return math.nan
+        return (working - before) / (now - done) * (goal - now)
 
     def start(self) -> None:
         pass
@@ -103,7 +97,7 @@ class LinesView(View):
     """One line every few seconds, for logs and pipes."""
 
     def show(self, session: Session, is_due: bool = False) -> None:
-        left = self._remaining.left(session)
+        left = self.seconds_left(session)
         if is_due or time.monotonic() - self._last >= LINE_SECONDS:
             self._last = time.monotonic()
             self.message(line(session, left))
@@ -190,7 +184,7 @@ class LiveView(View):
         self._live.start()
 
     def show(self, session: Session) -> None:
-        now, left = time.monotonic(), self._remaining.left(session)
+        now, left = time.monotonic(), self.seconds_left(session)
         if now - self._last < REFRESH_SECONDS and not session.is_done:
             return
         self._last = now
