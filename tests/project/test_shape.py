@@ -33,12 +33,12 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_853,
     "rpl_agent": 1_633,
     "rpl_agent/_core": 341,
-    "rpl_agent/agent": 6_858,
+    "rpl_agent/agent": 6_832,
     "rpl_agent/baselines": 1_071,
     "rpl_agent/cli": 1_639,
     "rpl_agent/coupled": 1_797,
     "rpl_agent/evidence": 1_158,
-    "rpl_agent/experiments": 2_033,
+    "rpl_agent/experiments": 2_031,
     "rpl_agent/formats": 5_655,
     "rpl_agent/likelihood": 3_042,
     "rpl_agent/model": 4_186,
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_029
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_001
 
 
 def test_folders_are_not_crowded():
