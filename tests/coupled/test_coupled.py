@@ -24,7 +24,7 @@ from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver import solve_at, solve_both
 from rpl_agent.solver.problem import Problem
 from rpl_envs.toy.blackjack import blackjack_model
-from tests.reference.coupled import box_points, exact_rows, exact_value, objectives, random_model
+from tests.reference.coupled import box_points, exact_rows, exact_value, objectives, random_model, reached_by
 
 CENTER = np.array([0.5, 0.5])
 
@@ -340,6 +340,7 @@ def test_the_bound_of_a_policy_needs_only_what_it_reaches(policy):
         rules = greedy_rules(problem, frame) if policy == "rules" else Policy.uniform(pmdp)
         bound = StepExpansion.of(problem, frame, rules).bound(Side.own(objective.sense), False)
         assert not proof.issues(bound)
+        assert np.array_equal(bound.scope, reached_by(pmdp, problem.task.decided, rules, len(bound.scope) - 1))
         elsewhere = ~bound.scope & ~problem.task.decided
         elsewhere[0] = False
         left_out += elsewhere.sum()

@@ -121,3 +121,15 @@ def box_points(center: np.ndarray, width: Fraction, seed: int, count: int = 6) -
     for _ in range(count):
         found.append([m + width * Fraction(int(rng.integers(-64, 65)), 64) for m in middle])
     return found
+
+
+def reached_by(pmdp: ParametricMDP, decided: np.ndarray, policy: Policy, horizon: int) -> np.ndarray:
+    """(H + 1, S) the undecided states that a policy can be in with k steps to go, as a set followed step by step."""
+    found, now = np.zeros((horizon + 1, pmdp.num_states), bool), {pmdp.initial_state}
+    for k in range(horizon, -1, -1):
+        now = {s for s in now if not decided[s]}
+        found[k, sorted(now)] = True
+        shares = policy.at(horizon - k).as_weights(pmdp)
+        rows = [r for s in now for r in range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1]) if shares[r] > 0.0]
+        now = {int(i) for r in rows for i in pmdp.successor[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]}
+    return found
