@@ -5,6 +5,8 @@
 By day with a tenth of the episodes, eight times the gap, small worlds, few looks and short proofs; by night as written.
 """
 
+import ast
+import json
 import re
 import runpy
 import shlex
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from rpl_agent import confidence
 from rpl_agent.agent.loop import PROVED
 from rpl_agent.cli import main
 from tests.small_worlds import make_worlds_small
@@ -55,6 +58,7 @@ def test_snippets_run(page, as_written, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr("rpl_agent.agent.loop.PROVED", PROVED)
     else:
         make_worlds_small(monkeypatch)
+    monkeypatch.setattr(confidence, "_registry", dict(confidence._registry))  # what a page registers
     namespace: dict = {"__name__": "__main__"}
     ran = 0
     for language, written in blocks(page):
@@ -69,6 +73,17 @@ def test_snippets_run(page, as_written, tmp_path, monkeypatch, capsys):
                 assert status == 0, f"{page.name}: {line!r} ended with {status}: {capsys.readouterr().err}"
                 ran += 1
     assert ran or all(language == "bash" for language, _ in blocks(page))
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_imports_of_notebooks_exist(notebook):
+    """By day; they are executed by night."""
+    cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    code = "\n".join(line for cell in cells for line in "".join(cell["source"]).splitlines() if line[:1] not in "%!")
+    taken = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert taken
+    for node in taken:
+        exec(compile(ast.Module([node], []), str(notebook), "exec"), {})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
