@@ -894,6 +894,11 @@ double penalised(const parameter_chart *chart, const observations *seen, double 
 double newton(const parameter_chart *chart, const observations *seen, double barrier, int64_t steps, double tolerance,
               double *scratch, double *z, double *x, double *information, double *precision);
 
+/* Damped Newton on G - barrier sum_i ln(b_i - A_i.x), G = ln sum_j e^(offsets_j - sum_f K_jf ln f[x]), in a chart with
+ * z = x, from an interior x, which is overwritten. Scratch: 4 k + 5 k k + windows + n. */
+void newton_of_sum(const parameter_chart *chart, const observations *seen, const double *offsets, double barrier,
+                   int64_t steps, double tolerance, double *scratch, double *x);
+
 /* ---------------------------------------------------------------------- enclose.c: the ellipsoid around a level set */
 
 /* phi(e) = 2 (e - ln(1+e)) / e^2 for e > -1, rounded down; phi(0) = 1. */

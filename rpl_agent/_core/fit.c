@@ -258,3 +258,115 @@ double newton(const parameter_chart *chart, const observations *seen, double bar
     coordinates(chart, 1, z, x);
     return decrease;
 }
+
+/* ---------------------------------------------------------------------- sums over windows */
+/* G - barrier sum_i ln(b_i - A_i.x), inf outside; the windows' shares (J) at x and their mixed counts (n). */
+static double penalised_sum(const parameter_chart *chart, const observations *seen, const double *offsets,
+                            double barrier, const double *x, double *shares, double *mixed)
+{
+    double value = 0.0, most = -INFINITY, total = 0.0;
+    for (int64_t i = 0; i < chart->rows; i++) {
+        double slack = slack_of(chart, i, x);
+        if (!(slack > 0.0))
+            return INFINITY;
+        value -= barrier * log(slack);
+    }
+    for (int64_t f = 0; f < seen->n; f++) {
+        double probability = expression_at(seen, f, x);
+        if (!(probability > 0.0))
+            return INFINITY;
+        mixed[f] = log(probability);
+    }
+    for (int64_t j = 0; j < seen->windows; j++) {
+        shares[j] = offsets[j];
+        for (int64_t f = 0; f < seen->n; f++)
+            shares[j] -= seen->counts[j * seen->n + f] * mixed[f];
+        most = larger(most, shares[j]);
+    }
+    for (int64_t j = 0; j < seen->windows; j++)
+        total += shares[j] = exp(shares[j] - most);
+    for (int64_t f = 0; f < seen->n; f++)
+        mixed[f] = 0.0;
+    for (int64_t j = 0; j < seen->windows; j++) {
+        shares[j] /= total;
+        for (int64_t f = 0; f < seen->n; f++)
+            mixed[f] += shares[j] * seen->counts[j * seen->n + f];
+    }
+    return value + most + log(total);
+}
+
+/* Adds the windows' spread to the curvature (k, k): the sum of shares_j d_j d_j', where d_j = sum_f (mixed_f - K_jf)
+ * grad f / f is how much the slope of window j differs from that of G. Scratch: slope (k). */
+static void add_spread(const observations *seen, const double *x, const double *shares, const double *mixed,
+                       double *slope, double *curvature)
+{
+    const int64_t r = seen->r;
+    for (int64_t j = 0; j < seen->windows; j++) {
+        for (int64_t c = 0; c < r; c++)
+            slope[c] = 0.0;
+        for (int64_t f = 0; f < seen->n; f++) {
+            double amount = (mixed[f] - seen->counts[j * seen->n + f]) / expression_at(seen, f, x);
+            for (int64_t c = 0; c < r; c++)
+                slope[c] += amount * seen->weights[f * r + c];
+        }
+        for (int64_t c = 0; c < r; c++)
+            for (int64_t d = 0; d < r; d++)
+                curvature[c * r + d] += shares[j] * slope[c] * slope[d];
+    }
+}
+
+/* At most 1, and nearly as far as x - length step stays in the domain with positive expressions. */
+static double largest_step(const parameter_chart *chart, const observations *seen, const double *x, const double *step)
+{
+    double least = INFINITY;
+    for (int64_t i = 0; i < chart->rows; i++) {
+        double used = 0.0;
+        for (int64_t c = 0; c < chart->k; c++)
+            used -= chart->A[i * chart->k + c] * step[c];
+        least = used > 0.0 ? smaller(least, slack_of(chart, i, x) / used) : least;
+    }
+    for (int64_t f = 0; f < seen->n; f++) {
+        double used = 0.0;
+        for (int64_t c = 0; c < seen->r; c++)
+            used += seen->weights[f * seen->r + c] * step[c];
+        least = used > 0.0 ? smaller(least, expression_at(seen, f, x) / used) : least;
+    }
+    return smaller(1.0, 0.99 * least);
+}
+
+void newton_of_sum(const parameter_chart *chart, const observations *seen, const double *offsets, double barrier,
+                   int64_t steps, double tolerance, double *scratch, double *x)
+{
+    const int64_t k = chart->k;
+    double *gradient = scratch, *step = gradient + k, *candidate = step + k, *factor = candidate + k;
+    double *information = factor + k * k, *precision = information + k * k, *shares = precision + k * k;
+    double *mixed = shares + seen->windows, *rest = mixed + seen->n;
+    observations all = *seen; /* one window with the mixed counts: its slope is that of G */
+    all.counts = mixed;
+    double value = penalised_sum(chart, seen, offsets, barrier, x, shares, mixed);
+    for (int64_t taken = 0; taken < steps && value < INFINITY; taken++) {
+        derivatives(chart, &all, barrier, x, x, rest, gradient, information, precision);
+        add_spread(seen, x, shares, mixed, candidate, precision);
+        for (double ridge = 1e-15; !cholesky(k, precision, factor) && ridge < 1.0; ridge *= 100.0)
+            for (int64_t i = 0; i < k; i++) /* directions without data or rows nearby: any curvature will do */
+                precision[i * k + i] *= 1.0 + ridge;
+        solve_positive(k, precision, gradient, factor, step);
+        double decrease = 0.0, length = largest_step(chart, seen, x, step), trial = INFINITY;
+        for (int64_t i = 0; i < k; i++)
+            decrease += gradient[i] * step[i];
+        if (!(decrease > tolerance))
+            break;
+        for (; length > 1e-12; length *= 0.5) {
+            for (int64_t i = 0; i < k; i++)
+                candidate[i] = x[i] - length * step[i];
+            trial = penalised_sum(chart, seen, offsets, barrier, candidate, shares, mixed);
+            if (trial <= value - 0.25 * length * decrease)
+                break;
+        }
+        if (length <= 1e-12) /* rounding: no further decrease can be resolved */
+            break;
+        for (int64_t i = 0; i < k; i++)
+            x[i] = candidate[i];
+        value = trial;
+    }
+}

@@ -69,6 +69,29 @@ def test_taylor_coefficients_equal_their_definition(seed):
     assert core.largest_ratio(seen.struct, x, factor) == pytest.approx(((b @ factor.T) ** 2).sum(axis=1).max())
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_newton_finds_the_least_sum_over_windows(seed):
+    rng = np.random.default_rng(seed)
+    chart, barrier = _chart(rng, polynomial=False), 0.05 ** (seed % 3)
+    k, windows = chart.dimension, int(rng.integers(1, 6))
+    seen, offsets = _observations(rng, k, windows), rng.normal(size=windows)
+    if seed == 7:  # no data in one direction, and hardly a barrier: nothing but rounding is curved there
+        seen, barrier = Observations(seen.constant, seen.weights * (np.arange(k) > 0), 1e12 * seen.counts), 1e-9
+
+    def penalised(x):
+        terms = offsets - seen.counts @ np.log(seen.values(x))
+        return special.logsumexp(terms) - barrier * np.log(chart.b - chart.A @ x).sum()
+
+    x = chart.start.copy()
+    core.newton_of_sum(chart.struct, seen.struct, offsets, barrier, 60, 1e-8, np.empty(99 + windows + 30), x)
+    assert (chart.A @ x < chart.b).all()
+    least = penalised(x)
+    for size in (1e-1, 1e-2, 1e-3):
+        for point in x + size * rng.normal(size=(50, k)):
+            if (chart.A @ point < chart.b).all():
+                assert penalised(point) >= least - 1e-7 - 1e-12 * abs(least)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_particles_are_those_inside_the_domain(seed):
     rng = np.random.default_rng(seed)
