@@ -393,17 +393,18 @@ void locate(int64_t count, const int64_t *states, const int64_t *actions, const 
             const int64_t *state_ptr, const int32_t *action, const int64_t *row_ptr, const int32_t *successor,
             int64_t *out);
 
-/* out[t] = how many successors of t's row carry t's expression, at its first place; 0 at the others.
- * Scratch: last, first (F), last filled with -1. */
-void multiplicities(int64_t num_rows, const int64_t *row_ptr, const int32_t *expression, int64_t *last, int64_t *first,
-                    int32_t *out);
+/* How many transitions carry an expression that their row has had before; last[f] (F), -1 on entry, becomes the last row
+ * with f. out[t], if requested: how many successors of t's row carry t's expression, at its first place; at the others the way
+ * back to it, < 0. Scratch: first (F). */
+int64_t multiplicities(int64_t num_rows, const int64_t *row_ptr, const int32_t *expression, int64_t *last,
+                       int64_t *first, int32_t *out OPTIONAL);
 
-/* Adds pooled successes and trials (E). group_of (T) is the group of a transition; event_of (G) the event of a group or
- * -1 (constant); positive (G) whether the group is the event or its complement. A row that carries both is one trial.
- * Scratch: hits (G) zeros, seen (E) filled with -1. */
-void pool_events(int64_t num_rows, const int64_t *row_ptr, const int32_t *group_of, const int64_t *transitions,
-                 const int64_t *event_of, const bool *positive, int64_t *hits, int64_t *seen, int64_t *successes,
-                 int64_t *trials);
+/* Adds pooled successes and trials (E) of rows (count). group_of (T) is the group of a transition; event_of (G) the event of
+ * a group or -1 (none); positive (G) whether the group is the event or its complement. A row that carries both is one
+ * trial. Scratch: hits (G) zeros, seen (E) filled with -1. */
+void pool_events(int64_t count, const int64_t *rows, const int64_t *row_ptr, const int32_t *group_of,
+                 const int64_t *transitions, const int64_t *event_of, const bool *positive, int64_t *hits,
+                 int64_t *seen, int64_t *successes, int64_t *trials);
 
 /* Ends of {p : ln M(p) < log_threshold}, on the outside; M(p) is the Beta(1/2, 1/2) mixture martingale
  * B(K+1/2, N-K+1/2) / (B(1/2, 1/2) p^K (1-p)^(N-K)) of K successes in N trials. */

@@ -26,35 +26,35 @@ void locate(int64_t count, const int64_t *states, const int64_t *actions, const 
     }
 }
 
-void multiplicities(int64_t num_rows, const int64_t *row_ptr, const int32_t *expression, int64_t *last, int64_t *first,
-                    int32_t *out)
+int64_t multiplicities(int64_t num_rows, const int64_t *row_ptr, const int32_t *expression, int64_t *last,
+                       int64_t *first, int32_t *out)
 {
+    int64_t repeated = 0;
     for (int64_t r = 0; r < num_rows; r++)
         for (int64_t t = row_ptr[r]; t < row_ptr[r + 1]; t++) {
             int32_t f = expression[t];
-            if (last[f] == r) {
-                out[first[f]]++;
-                out[t] = 0;
-            } else {
-                last[f] = r;
-                first[f] = t;
-                out[t] = 1;
-            }
+            bool again = last[f] == r;
+            repeated += again;
+            last[f] = r;
+            if (!out)
+                continue;
+            first[f] = again ? first[f] : t;
+            out[t] = (int32_t)(first[f] - t);
+            out[first[f]]++;
         }
+    return repeated;
 }
 
-void pool_events(int64_t num_rows, const int64_t *row_ptr, const int32_t *group_of, const int64_t *transitions,
-                 const int64_t *event_of, const bool *positive, int64_t *hits, int64_t *seen, int64_t *successes,
-                 int64_t *trials)
+void pool_events(int64_t count, const int64_t *rows, const int64_t *row_ptr, const int32_t *group_of,
+                 const int64_t *transitions, const int64_t *event_of, const bool *positive, int64_t *hits,
+                 int64_t *seen, int64_t *successes, int64_t *trials)
 {
-    for (int64_t r = 0; r < num_rows; r++) {
-        int64_t n = 0;
-        for (int64_t t = row_ptr[r]; t < row_ptr[r + 1]; t++)
+    for (int64_t i = 0; i < count; i++) {
+        int64_t n = 0, r = rows[i];
+        for (int64_t t = row_ptr[r]; t < row_ptr[r + 1]; t++) {
             n += transitions[t];
-        if (n == 0)
-            continue;
-        for (int64_t t = row_ptr[r]; t < row_ptr[r + 1]; t++)
             hits[group_of[t]] += transitions[t];
+        }
         for (int64_t t = row_ptr[r]; t < row_ptr[r + 1]; t++) {
             int32_t g = group_of[t];
             int64_t e = event_of[g];

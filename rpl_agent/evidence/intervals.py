@@ -43,35 +43,40 @@ class EventTable:
     num_events : E, the size of the union bound
     group_of : (T,) group of every transition
     expression, multiplicity : (G,) the pair that defines a group
-    event_of : (G,) event of a group, −1 for constants
+    event_of : (G,) event of a group, −1 for constants and pairs that no row has
     positive : (G,) whether the group is its event or the complement
     """
 
     def __init__(self, pmdp: ParametricMDP):
+        size = pmdp.num_expressions
+        last = np.full(size, -1)
+        if core.multiplicities(pmdp.num_rows, pmdp.row_ptr, pmdp.expression, last, np.zeros(0, np.int64), None):
+            self._group_repeated(pmdp)
+        else:  # no row has an expression twice: expressions are the groups, and large models need no other array
+            self.expression, self.multiplicity, self.group_of = np.arange(size), np.ones(size, int), pmdp.expression
+        self.event_of, self.positive = _exact_events(pmdp.table, self.expression, self.multiplicity, last >= 0)
+        self.num_events = int(self.event_of.max(initial=-1)) + 1
+        self.row_ptr = pmdp.row_ptr
+
+    def _group_repeated(self, pmdp: ParametricMDP) -> None:
         multiplicity = multiplicities(pmdp.row_ptr, pmdp.expression, pmdp.num_expressions)
-        width = int(multiplicity.max(initial=1)) + 1
+        later = np.flatnonzero(multiplicity < 0)
+        multiplicity[later] = multiplicity[later + multiplicity[later]]
+        width = int(multiplicity.max()) + 1
         kind = np.int32 if pmdp.num_expressions * width < 2**31 else np.int64  # models can be as large as memory
         keys = pmdp.expression.astype(kind, copy=False) * width + multiplicity
         present = np.zeros(pmdp.num_expressions * width, dtype=bool)
         present[keys] = True
-        present[::width] = False
         self.expression, self.multiplicity = np.divmod(np.flatnonzero(present), width)
-        group_of, later = (np.cumsum(present) - 1).astype(np.int32)[keys], np.flatnonzero(multiplicity == 0)
-        if len(later):  # later occurrences of an expression in a row join the group of its first
-            pair = pmdp.transition_row * np.int64(pmdp.num_expressions) + pmdp.expression
-            order = (first := np.flatnonzero(multiplicity))[np.argsort(pair[first])]
-            group_of[later] = group_of[order[np.searchsorted(pair[order], pair[later])]]
-        self.group_of = read_only(group_of, np.int32)
-        self.event_of, self.positive = _exact_events(pmdp.table, self.expression, self.multiplicity)
-        self.num_events = int(self.event_of.max(initial=-1)) + 1
-        self.row_ptr = pmdp.row_ptr
+        self.group_of = read_only((np.cumsum(present) - 1).astype(np.int32)[keys], np.int32)
 
     def pool(self, counts: Counts) -> tuple[np.ndarray, np.ndarray]:
-        """Successes and trials (E,) of the events, in one compiled pass over the model."""
+        """Successes and trials (E,) of the events, in one compiled pass over the visited rows."""
         successes, trials = np.zeros(self.num_events, dtype=np.int64), np.zeros(self.num_events, dtype=np.int64)
         scratch = np.zeros(len(self.expression), dtype=np.int64), np.full(self.num_events, -1)
+        rows = counts.visited[0]
         core.pool_events(
-            len(self.row_ptr) - 1, self.row_ptr, self.group_of, counts.transitions, self.event_of, self.positive,
+            len(rows), rows, self.row_ptr, self.group_of, counts.transitions, self.event_of, self.positive,
             *scratch, successes, trials,
         )  # fmt: skip
         return successes, trials
@@ -93,7 +98,7 @@ class EventTable:
 
 
 def multiplicities(row_ptr: np.ndarray, expression: np.ndarray, size: int) -> np.ndarray:
-    """(T,) how many successors of its row carry a transition's expression < size, at its first occurrence; else 0."""
+    """(T,) how many successors of its row carry a transition's expression < size; at later places back to the first."""
     multiplicity, scratch = np.empty(len(expression), np.int32), (np.full(size, -1), np.empty(size, np.int64))
     core.multiplicities(len(row_ptr) - 1, row_ptr, expression, *scratch, multiplicity)
     return multiplicity
@@ -104,15 +109,15 @@ event_table = cached_fact(EventTable)
 
 
 def _exact_events(
-    table: ExpressionTable, expression: np.ndarray, multiplicity: np.ndarray
+    table: ExpressionTable, expression: np.ndarray, multiplicity: np.ndarray, used: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Events of groups (f, k) by exact comparison of k·f and 1 − k·f as polynomials."""
+    """Events of groups (f, k) by exact comparison of k·f and 1 − k·f as polynomials; used (F,): f that rows have."""
     event_of = np.full(len(expression), -1, dtype=np.int64)
     positive = np.ones(len(expression), dtype=bool)
     known: dict[tuple, tuple[int, bool]] = {}
     one, events = table.denominators[0], 0
     for g, (f, k) in enumerate(zip(expression.tolist(), multiplicity.tolist())):
-        if table.is_constant[f]:
+        if table.is_constant[f] or not used[f]:
             continue
         span = slice(table.indptr[f], table.indptr[f + 1])
         terms = {int(i): k * int(v) for i, v in zip(table.indices[span], table.data[span])}
