@@ -6,7 +6,7 @@ from rpl_agent.model.building.binding import Binding
 from rpl_agent.model.building.builder import build
 from rpl_agent.model.building.validation import Defect, require_valid, restrict_domain, validate
 from rpl_agent.model.caching import cached_fact, cached_on
-from rpl_agent.model.csr import best_rows, gather, owners, reached
+from rpl_agent.model.csr import best_rows, gather, in_parts, owners, reached
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable, Reduction
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task, Unreached

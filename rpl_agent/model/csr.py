@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import scipy
 
-#: numbers to hash at a time: a copy of these stays in the cache
-HASHED = 2**16
+#: numbers to look at at a time: these, and a copy, stay in the cache
+PART = 2**15
 
 
 def gather(ptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -47,12 +47,20 @@ def reached(tails: np.ndarray, heads: np.ndarray, starts: np.ndarray, nodes: int
     return found[:nodes]
 
 
-def compact_parts(array: np.ndarray) -> Iterator[bytes | memoryview]:
+def in_parts(array: np.ndarray, lengths: bool = False) -> Iterator[np.ndarray]:
+    """A flat array in parts that stay in the cache; of pointers to the beginnings of rows: the ``lengths`` of these."""
+    for begin in range(0, len(array) - lengths, PART):
+        part = array[begin : begin + PART + lengths]
+        yield np.diff(part) if lengths else part
+
+
+def compact_parts(array: np.ndarray, lengths: bool = False) -> Iterator[bytes | memoryview]:
     """What to hash of an array: type, shape and numbers, integers in the smallest type that holds all of them."""
     array = np.ascontiguousarray(array)
-    flat, dtype = array.reshape(-1), array.dtype
-    if dtype.kind in "iu" and array.size:
-        dtype = np.promote_types(*(np.min_scalar_type(end) for end in (array.min(), array.max())))
-    yield f"{dtype.str}{array.shape}".encode()
-    for begin in range(0, array.size, HASHED):
-        yield flat[begin : begin + HASHED].astype(dtype, copy=False).data
+    flat, dtype, shape = array.reshape(-1), array.dtype, (len(array) - 1,) if lengths else array.shape
+    if dtype.kind in "iu" and (ends := [(part.min(), part.max()) for part in in_parts(flat, lengths)]):
+        least, most = min(low for low, _ in ends), max(high for _, high in ends)
+        dtype = np.promote_types(np.min_scalar_type(least), np.min_scalar_type(most))
+    yield f"{dtype.str}{shape}".encode()
+    for part in in_parts(flat, lengths):
+        yield part.astype(dtype, copy=False).data

@@ -12,9 +12,10 @@ separately in every row, the end that serves it: the true value of a policy lies
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -316,7 +317,8 @@ class ParametricMDP:
                 np.array_equal(getattr(self, name), getattr(other, name))
                 for name in ("state_ptr", "action", "row_ptr", "successor")
             )
-            and (None if mine is None else mine.fingerprint()) == (None if theirs is None else theirs.fingerprint())
+            and (mine is None) == (theirs is None)
+            and (mine is None or theirs is None or b"".join(mine.fingerprint()) == b"".join(theirs.fingerprint()))
         )
 
     # ------------------------------------------------------------------ for people
@@ -375,25 +377,24 @@ class ParametricMDP:
         digest = hashlib.blake2b(digest_size=16)
         table = self.table
         A: Any = self.domain.A
-        for array in (
-            np.diff(self.state_ptr), self.action, np.diff(self.row_ptr), self.successor, self.expression,
-            np.zeros(0) if table.is_plain else table.monomials,
-            table.indptr, table.indices, self.domain.lower, self.domain.upper,
-            *((A.indptr, A.indices, A.data) if scipy.sparse.issparse(A) else (A,)), self.domain.b,
-        ):  # fmt: skip
-            for part in compact_parts(array):
-                digest.update(part)
-        digest.update(repr((table.data.tolist(), table.denominators, table.parameters, self.initial_state)).encode())
-        digest.update(repr(self.action_names).encode())
-        if self.silent is not None:
-            digest.update(b"".join(compact_parts(self.is_silent)))
-        if self.states is not None:
-            digest.update(self.states.fingerprint())  # they determine the state of an observation
-        for kind in (self.labels, self.rewards):
-            for key in sorted(kind):
-                value = kind[key]
-                digest.update(key.encode())
-                digest.update(value.fingerprint() if isinstance(value, Reward) else b"".join(compact_parts(value)))
+        parts: list[Iterable[bytes | memoryview]] = [
+            compact_parts(self.state_ptr, lengths=True), compact_parts(self.action),
+            compact_parts(self.row_ptr, lengths=True), *map(compact_parts, (
+                self.successor, self.expression, np.zeros(0) if table.is_plain else table.monomials,
+                table.indptr, table.indices, self.domain.lower, self.domain.upper,
+                *((A.indptr, A.indices, A.data) if scipy.sparse.issparse(A) else (A,)), self.domain.b,
+            )),
+            [repr((table.data.tolist(), table.denominators, table.parameters, self.initial_state)).encode()],
+            [repr(self.action_names).encode()],
+            [] if self.silent is None else compact_parts(self.is_silent),
+            [] if self.states is None else self.states.fingerprint(),  # they determine the state of an observation
+        ]  # fmt: skip
+        for name in sorted(self.labels):
+            parts += [[name.encode()], compact_parts(self.labels[name])]
+        for name in sorted(self.rewards):
+            parts += [[name.encode(), self.rewards[name].fingerprint()]]
+        for part in chain.from_iterable(parts):
+            digest.update(part)
         return digest.hexdigest()
 
     def __repr__(self) -> str:

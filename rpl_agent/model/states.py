@@ -14,7 +14,7 @@ mapping says so by returning `StateIndex(number)`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -131,10 +131,10 @@ class ListedStates:
     def value(self, index: int) -> Any:
         return self.values[index]
 
-    def fingerprint(self) -> bytes:
-        """Equal for equal values in equal order, in every process."""
+    def fingerprint(self) -> Iterator[bytes | memoryview]:
+        """Bytes in parts, equal for equal values in equal order, in every process."""
         text = repr([canonical(value, self.names) for value in self.values])
-        return b"" if " at 0x" in text else text.encode()  # addresses differ between processes
+        yield b"" if " at 0x" in text else text.encode()  # addresses differ between processes
 
 
 class VariableStates:
@@ -183,9 +183,10 @@ class VariableStates:
     def value(self, index: int) -> tuple[int, ...]:
         return tuple(int(column[index]) for column in self.columns.values())
 
-    def fingerprint(self) -> bytes:
-        parts = (part for column in self.columns.values() for part in compact_parts(column))
-        return b"".join((repr(self.names).encode(), *parts))
+    def fingerprint(self) -> Iterator[bytes | memoryview]:
+        yield repr(self.names).encode()
+        for column in self.columns.values():
+            yield from compact_parts(column)
 
 
 NamedStates = ListedStates | VariableStates

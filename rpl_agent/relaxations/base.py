@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from rpl_agent._core import Struct, core, read_only, threads
-from rpl_agent.model import ParametricMDP, Sense, cached_fact
+from rpl_agent.model import ParametricMDP, Sense, cached_fact, in_parts
 from rpl_agent.regions.base import EllipsoidData
 from rpl_agent.regions.polytope_data import PolytopeData
 
@@ -113,7 +113,7 @@ def row_sums(pmdp: ParametricMDP, values: np.ndarray) -> np.ndarray:
 @cached_fact
 def longest_row(pmdp: ParametricMDP) -> int:
     """The largest number of successors."""
-    return int(np.diff(pmdp.row_ptr).max(initial=1))
+    return max((int(part.max()) for part in in_parts(pmdp.row_ptr, lengths=True)), default=1)
 
 
 def workspace(compiled: CompiledSet, longest: int, rows: int = 0) -> Struct:

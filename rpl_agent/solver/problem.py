@@ -80,7 +80,8 @@ class Problem:
             side, share = (np.inf, reward_error) if maximise else (-np.inf, -reward_error)
             off = np.nextafter(task.reward + np.nextafter(share * np.abs(task.reward), side), side)
             task = replace(task, reward=np.where(task.reward == 0.0, 0.0, off))
-        idle = cached_on(pmdp, "states without actions", lambda _: np.flatnonzero(np.diff(pmdp.state_ptr) == 0))
+        ptr = pmdp.state_ptr
+        idle = cached_on(pmdp, "states without actions", lambda _: np.flatnonzero(ptr[1:] == ptr[:-1]))
         if len(idle):
             raise ModelError(f"state {idle[0]} = {pmdp.state_name(int(idle[0]))} has no action")
         if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()):
