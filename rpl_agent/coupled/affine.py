@@ -277,7 +277,7 @@ def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
         array = getattr(bound, name)
         if array.shape != expected or not np.isfinite(array).all():
             return [f"{name} is not an array of {expected} finite numbers"]
-    if (bound.slack < 0.0).any():
+    if bound.slack.min() < 0.0:
         return ["a slack is negative"]
     if bound.scope.shape != shape or bound.scope.dtype != bool:
         return ["the scope is not a set of states"]
@@ -327,7 +327,8 @@ def _steps(bound: AffineBound, problem: Problem) -> list[str]:
         rules_of(problem, bound.policy), decided, bound.scope, chances_of(problem, bound.frame), problem.reward,
         problem.gamma, bound.side.value, u, np.ascontiguousarray(g), np.empty(2 * r + 2 * r * r), missed,
     )  # fmt: skip
-    bad = np.argwhere(~(missed <= 0.0))
-    if len(bad):
-        return [f"{bad[0, 0] + 1} steps to go: state {bad[0, 1]} may fail its inequality, or leave the scope"]
+    proved = missed <= 0.0
+    if not proved.all():
+        step, state = np.argwhere(~proved)[0]
+        return [f"{step + 1} steps to go: state {state} may fail its inequality, or leave the scope"]
     return [] if bound.scope[-1, problem.pmdp.initial_state] else ["the initial state is outside the scope"]

@@ -303,7 +303,7 @@ def greedy_rules(problem: Problem, frame: Frame | BoxFrame) -> Policy:
         pmdp.num_states, len(rules), pmdp.state_ptr, problem.task.decided, chances_of(problem, frame), problem.reward,
         problem.gamma, sense, values, rules,
     )  # fmt: skip
-    return Policy.deterministic(rules[::-1].copy())
+    return Policy.deterministic(rules[::-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +319,8 @@ class StepExpansion:
     @classmethod
     def of(cls, problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> StepExpansion:
         values = from_the_end(problem)
-        gradient = np.zeros((*values.shape, frame.dimension))
+        gradient = np.empty((*values.shape, frame.dimension))
+        gradient[0] = 0.0
         core.expand_steps(
             rules_of(problem, policy), problem.task.decided, chances_of(problem, frame),
             problem.reward, problem.gamma, values, gradient,

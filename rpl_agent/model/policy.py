@@ -144,9 +144,10 @@ class Policy:
         if self.rows is not None:
             if self.rows.shape[-1] != pmdp.num_states or self.rows.ndim > 2:
                 raise ModelError(f"the policy has shape {self.rows.shape}, but the model has {pmdp.num_states} states")
-            bad = (self.rows < pmdp.state_ptr[:-1]) | (self.rows >= pmdp.state_ptr[1:])
+            rules, first, last = np.atleast_2d(self.rows), pmdp.state_ptr[:-1], pmdp.state_ptr[1:]
+            bad = (rules.min(axis=0, initial=pmdp.num_rows) < first) | (rules.max(axis=0, initial=0) >= last)
             if bad.any():
-                state = int(np.argwhere(bad)[0][-1])
+                state = int(bad.argmax())
                 raise ModelError(
                     f"the policy chooses an action that is not enabled in state {state} = {pmdp.state_name(state)}"
                 )

@@ -136,22 +136,24 @@ def _shape(solution: Solution) -> list[str]:
     for side, values in (("lower", low), ("upper", high)):
         if values.shape != wanted or values.dtype != np.float64:
             return [f"{side} values have shape {values.shape} and type {values.dtype}, not {wanted} floats"]
-        if np.isnan(values).any():
+        if np.isnan(values.min()):
             return [f"{side} is NaN in {_name(problem, np.isnan(values))}"]
+    # Written so that a NaN bracket fails.
+    ends = low[..., start].flat[-1], high[..., start].flat[-1]
     issues = []
-    if np.isneginf(high).any():
+    if not (solution.lower <= ends[0] and solution.upper >= ends[1]):
+        issues.append("the bracket at the initial state is tighter than the values")
+    low, high = (values if values.strides[0] else values[:1] for values in (low, high))  # `claiming_nothing`
+    if high.min() == -np.inf:
         issues.append(f"upper is -inf in {_name(problem, np.isneginf(high))}")
     sums_up = not (problem.is_reach or problem.discounted or horizon is not None)
-    if (not sums_up or (problem.signed and not problem.must_reach)) and np.isposinf(low).any():
+    if (not sums_up or (problem.signed and not problem.must_reach)) and low.max() == np.inf:
         issues.append(f"lower is infinite in {_name(problem, np.isposinf(low))}, where every value is finite")
     for side, values, any_sign in (("lower", low, problem.signed), ("upper", high, True)):
         if core.any_faint(values.size, np.ascontiguousarray(values)):
             faint = (values != 0.0) & (np.abs(values) < SMALLEST) & ((values > 0.0) | any_sign)
             if faint.any():
                 issues.append(f"{side} is too small to bound its rounding error in {_name(problem, faint)}")
-    # Written so that a NaN bracket fails.
-    if not (solution.lower <= low[..., start].flat[-1] and solution.upper >= high[..., start].flat[-1]):
-        issues.append("the bracket at the initial state is tighter than the values")
     if (low > high).any():
         issues.append(f"lower exceeds upper in {_name(problem, low > high)}")
     if solution.converged and not is_converged(solution.lower, solution.upper, solution.precision):
@@ -175,9 +177,8 @@ def _name(problem: Problem, bad: np.ndarray) -> str:
 
 def _fails(values: np.ndarray, image: np.ndarray, upward: bool) -> np.ndarray:
     """Where values are not on the right side of their image; NaN fails, trivial bounds pass."""
-    if upward:
-        return ~(values >= image) & ~np.isposinf(values)
-    return ~(values <= image) & ~np.isneginf(values)
+    fails = ~(values >= image if upward else values <= image)
+    return fails & (values != (np.inf if upward else -np.inf)) if fails.any() else fails
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,7 +348,8 @@ def _horizon(solution: Solution, sides: Sequence[bool]) -> list[str]:
         if _fails(values[0], start, upward).any():
             issues.append(f"{side} is wrong with no steps to go")
         found = step_images(problem, values, upward, side_policy(solution, upward))
-        open_steps = _fails(values[1:], np.where(decided, start, found), upward).any(axis=1)
+        found[:, decided] = start[decided]
+        open_steps = _fails(values[1:], found, upward).any(axis=1)
         for k in (1 + np.flatnonzero(open_steps)).tolist():
             q = better_bounds(problem, values[k - 1], upward, row_bounds(problem, values[k - 1], upward))
             image = state_bounds(problem, q, upward, side_weights(solution, upward, horizon - k))

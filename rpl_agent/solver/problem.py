@@ -377,5 +377,7 @@ def step_rows(policy: Policy | None, horizon: int) -> tuple[np.ndarray | None, i
         return None, 0
     if policy.rows.ndim == 1:
         return np.ascontiguousarray(policy.rows, np.int64), 0
-    steps = np.minimum(np.arange(horizon), len(policy.rows) - 1)[::-1]  # the last rule persists
-    return policy.rows[steps], policy.rows.shape[1]
+    rules = policy.rows[:horizon]
+    if len(rules) < horizon:  # the last rule persists
+        rules = rules[np.minimum(np.arange(horizon), len(rules) - 1)]
+    return np.ascontiguousarray(rules[::-1]), rules.shape[1]  # no copy of what the solver wrote from the end on

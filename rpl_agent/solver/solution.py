@@ -84,7 +84,8 @@ def claiming_nothing(solution: Solution, upward: bool) -> Solution:
     """The solution with trivial bounds on one side."""
     side, value = ("upper", np.inf) if upward else ("lower", -np.inf)
     value = float(upward) if solution.problem.is_reach else value
-    changes: Any = {side: value, f"{side}_values": np.full_like(solution.lower_values, value)}
+    values = np.full(solution.problem.pmdp.num_states, value)
+    changes: Any = {side: value, f"{side}_values": np.broadcast_to(values, solution.lower_values.shape)}
     return replace(solution, **changes, converged=False)
 
 

@@ -52,14 +52,16 @@ def horizon_side(problem: Problem, upward: bool, other: np.ndarray | None = None
             problem.game, pmdp.num_states, steps, upward, problem.task.decided, *step_rows(given, steps), values,
             other, rules if given is None else None, *step_scratch(problem),
         )  # fmt: skip
-    return values, given or Policy.deterministic(rules[::-1].copy())
+    return values, given or Policy.deterministic(rules[::-1])
 
 
 def from_the_end(problem: Problem) -> np.ndarray:
-    """(H + 1, S) whose first row is the value with no steps to go."""
+    """(H + 1, S) whose first row is the value with no steps to go; the others are to be written."""
     horizon = problem.objective.horizon
     assert horizon is not None
-    return np.tile(problem.boundary(), (horizon + 1, 1))
+    values = np.empty((horizon + 1, problem.pmdp.num_states))
+    values[0] = problem.boundary()
+    return values
 
 
 def _by_expectations(problem: Problem, upward: bool, values: np.ndarray, rules: np.ndarray) -> None:
