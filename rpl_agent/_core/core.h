@@ -198,10 +198,10 @@ double bellman(const game *play, int64_t count, const int64_t *order, const doub
  * largest change. */
 double guess(const game *play, int64_t count, const int64_t *order, double *values);
 
-/* low[s] <= (T low)(s) and high[s] >= (T high)(s) for s in order (count), successors first; low_rows[s],
- * high_rows[s]: the agent's best row for either side, written unless its policy is fixed. */
-void backward(const game *play, int64_t count, const int64_t *order, double *low, double *high, int64_t *low_rows,
-              int64_t *high_rows, const scratch *space);
+/* low[s] <= (T low)(s) and high[s] >= (T high)(s) for s in order (count), successors first; rows[s]: the agent's best row
+ * by the bound on its own side, low if it maximises, written unless its policy is fixed. */
+void backward(const game *play, int64_t count, const int64_t *order, double *low, double *high, int64_t *rows,
+              const scratch *space);
 
 /* out (count) = bounds of reward + gamma * q, for row expectations q that may be infinite. */
 void row_totals(int64_t count, const double *q, const double *reward, double gamma, bool upward, double *out);
@@ -346,9 +346,9 @@ void finite_set(const graph *g, const moves *nature, const bool *played, const b
 int64_t progress_rows(const graph *g, const moves *nature, const bool *preferred, const bool *allowed,
                       const bool *pays, bool adversary, int64_t *rows, bool *sets, queue *q);
 
-/* Whether every state of `members` (count) has a row with usable (R) > 0, and plays within them by rows where it is 2 only
- * move to larger ranks (count; NULL: to larger numbers): none stays. */
-bool runs_forward(const graph *g, const bool *members, const int8_t *usable, const int32_t *rank OPTIONAL);
+/* Whether every state of `members` (count) has a row with usable (R; NULL: 2 everywhere) > 0, and plays within them by rows
+ * where it is 2 only move to larger ranks (count; NULL: to larger numbers): none stays. */
+bool runs_forward(const graph *g, const bool *members, const int8_t *usable OPTIONAL, const int32_t *rank OPTIONAL);
 
 /* order (count): the undecided states without those that only loop, successors first; how many, or -1 if a play can come
  * back. Kahn's algorithm from the states that nothing leads to, by their numbers where it has a choice: the sweeps then go

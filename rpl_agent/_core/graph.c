@@ -337,8 +337,8 @@ bool runs_forward(const graph *g, const bool *members, const int8_t *usable, con
             continue;
         bool played = false;
         for (int64_t row = g->state_ptr[s]; row < g->state_ptr[s + 1]; row++) {
-            played = played || usable[row] > 0;
-            if (usable[row] != 2)
+            played = played || !usable || usable[row] > 0;
+            if (usable && usable[row] != 2)
                 continue;
             for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++) {
                 int32_t i = g->successor[t];

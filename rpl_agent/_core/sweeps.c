@@ -341,7 +341,7 @@ INLINE bracket both_bounds(int kind, int64_t a, int64_t b, const double *low, co
 }
 
 INLINE void backward_of_kind(int kind, bool maximise, const game *play, int64_t count, const int64_t *order,
-                             double *low, double *high, int64_t *low_rows, int64_t *high_rows, const work *memory)
+                             double *low, double *high, int64_t *rows, const work *memory)
 {
     const row_set *set = play->set;
     const interval_rows in = intervals_of(play->rows, set);
@@ -366,25 +366,21 @@ INLINE void backward_of_kind(int kind, bool maximise, const game *play, int64_t 
                 mix_in(&mix_high, q.high, weights[row]);
                 continue;
             }
-            if (agent == MAX_AGENT ? q.low > best.low : q.low < best.low) {
-                best.low = q.low;
-                low_rows[s] = row;
-            }
-            if (agent == MAX_AGENT ? q.high > best.high : q.high < best.high) {
-                best.high = q.high;
-                high_rows[s] = row;
-            }
+            if (agent == MAX_AGENT ? q.low > best.low : q.high < best.high)
+                rows[s] = row;
+            best.low = agent == MAX_AGENT ? larger(best.low, q.low) : smaller(best.low, q.low);
+            best.high = agent == MAX_AGENT ? larger(best.high, q.high) : smaller(best.high, q.high);
         }
         low[s] = agent == FIXED_AGENT ? mean_of(&mix_low, -1.0, SWEPT) : best.low;
         high[s] = agent == FIXED_AGENT ? mean_of(&mix_high, 1.0, SWEPT) : best.high;
     }
 }
 
-void backward(const game *play, int64_t count, const int64_t *order, double *low, double *high, int64_t *low_rows,
-              int64_t *high_rows, const scratch *space)
+void backward(const game *play, int64_t count, const int64_t *order, double *low, double *high, int64_t *rows,
+              const scratch *space)
 {
     const work memory = work_of(space, 0);
-#define BODY(kind, max, up) backward_of_kind(kind, max, play, count, order, low, high, low_rows, high_rows, &memory)
+#define BODY(kind, max, up) backward_of_kind(kind, max, play, count, order, low, high, rows, &memory)
     FOR_SET(play->set, play->maximise, true, BODY); /* the side has no meaning here */
 #undef BODY
 }

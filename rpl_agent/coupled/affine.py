@@ -288,9 +288,9 @@ def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
 
 def _decided(bound: AffineBound, problem: Problem, u: np.ndarray, g: np.ndarray) -> list[str]:
     """Decided states: at least (at most) their value, and no dependence on y."""
-    decided, known = problem.task.decided, problem.boundary()
-    wrong = decided & (g.any(axis=1) | (bound.side.value * (u - known) < 0.0))
-    return [f"the decided state {np.flatnonzero(wrong)[0]} has a wrong value"] if wrong.any() else []
+    known = np.flatnonzero(problem.task.decided)
+    wrong = g[known].any(axis=1) | (bound.side.value * (u[known] - problem.boundary()[known]) < 0.0)
+    return [f"the decided state {known[np.argmax(wrong)]} has a wrong value"] if wrong.any() else []
 
 
 def _closed(bound: AffineBound, problem: Problem) -> list[str]:

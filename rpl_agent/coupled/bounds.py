@@ -48,7 +48,8 @@ def find_bound(
     bound = expansion.bound(side, every_policy)
     if isinstance(expansion, StepExpansion):
         return bound
-    margin, order = ROUNDING * float(np.abs(expansion.values).max()), expansion.order
+    largest, order = max(float(expansion.values.max()), -float(expansion.values.min())), expansion.order
+    margin = ROUNDING * largest
     if order is not None:
         order, here = order if every_policy else order[bound.scope[order]], (bound.values.copy(), bound.gradient)
         raised = excess(problem, bound.policy, expansion.chances, side, here, order, margin)  # the copy in place

@@ -54,7 +54,7 @@ class ValueExpansion:
     def bound(self, side: Side, every_policy: bool) -> AffineBound:
         """A bound without slack, for the policy or for all, still to be checked."""
         policy, scope = (None, self.scope) if every_policy else (self.policy, self.reached)
-        return AffineBound(side, policy, self.frame, self.values, self.gradient, np.zeros_like(self.values), scope)
+        return AffineBound(side, policy, self.frame, self.values, self.gradient, np.zeros(len(self.values)), scope)
 
     def spread(self, extra: np.ndarray) -> np.ndarray:
         """(S,) what an extra reward (S,) per visit adds to the values of the policy (models with cycles)."""

@@ -25,10 +25,12 @@ import warnings
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rpl_agent._core import read_only
 from rpl_agent.errors import ModelError, RPLWarning, listed
 from rpl_agent.model.caching import cached_fact
 from rpl_agent.model.csr import reached
@@ -331,10 +333,10 @@ class Task:
         late = int(pmdp.has_random_start) + pmdp.is_silent[pmdp.row_state]
         return self.reward if discount == 1.0 or not late.any() else self.reward * discount**late
 
-    @property
+    @cached_property
     def decided(self) -> np.ndarray:
         """(S,) states with known value, where an episode may end."""
-        return self.target | self.avoid
+        return read_only(self.target | self.avoid, np.bool_)
 
     def without_end(self, pmdp: ParametricMDP, reason: str) -> ModelError:
         """The error of a total of both signs that need not exist."""

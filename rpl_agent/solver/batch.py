@@ -95,11 +95,10 @@ def solve_batch(
         steps += more
     above = (fixed, own) if problem.objective.sense is Sense.MIN else (free, graph)
     high, more = _above(problem, blocks, above[0], above[1], low, max_iterations)
-    below = fixed if problem.agent == MAX_AGENT else free
     low, high = without_tiny(problem, low, high)
-    if prove(problem, low, False, below):
+    if prove(problem, low, False, policy if problem.agent == MAX_AGENT else problem.policy):
         low = _nothing(problem, False)
-    if prove(problem, high, True, above[0]):
+    if prove(problem, high, True, policy if problem.objective.sense is Sense.MIN else problem.policy):
         high = _nothing(problem, True)
     return finish(problem, low, high, policy, max(1, steps + more), precision, began, None)
 

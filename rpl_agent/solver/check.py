@@ -58,6 +58,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpl_agent._core import Struct, core, read_only
+from rpl_agent.model import Policy
 from rpl_agent.relaxations.base import INTERVAL, POINT, compiled_set, longest_row, model_rows, row_arrays, workspace
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, model_graph, played_rows, usable_rows
 from rpl_agent.solver.operator import better_bounds, images, row_bounds, state_bounds, step_images, total_bounds
@@ -117,15 +118,15 @@ def check(solution: Solution, sides: Sequence[bool] = (False, True)) -> list[str
     for upward in sides:
         values = solution.upper_values if upward else solution.lower_values
         claim = (values, upward) if problem.mirrors is None else (-values, not upward)
-        issues += prove(problem, *claim, side_weights(solution, upward), solution.nature_witness)
+        issues += prove(problem, *claim, side_policy(solution, upward), solution.nature_witness)
     return issues
 
 
 def prove(
-    problem: Problem, values: np.ndarray, upward: bool, weights: np.ndarray | None, witness: np.ndarray | None = None
+    problem: Problem, values: np.ndarray, upward: bool, policy: Policy | None, witness: np.ndarray | None = None
 ) -> list[str]:
-    """What is missing in a proof that values (S,) are bounds from one side; the agent plays weights (R,) or is free."""
-    return _Claim(problem, values, upward, weights, witness).issues()
+    """What is missing in a proof that values (S,) are bounds from one side; the agent plays a policy or is free."""
+    return _Claim(problem, values, upward, policy, witness).issues()
 
 
 def _shape(solution: Solution) -> list[str]:
@@ -183,12 +184,12 @@ def _fails(values: np.ndarray, image: np.ndarray, upward: bool) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Claim:
-    """One side of a solution without horizon: values (S,), with the agent fixed to weights (R,) or free."""
+    """One side of a solution without horizon: values (S,), with the agent fixed to a policy or free."""
 
     problem: Problem
     given: np.ndarray
     upward: bool
-    weights: np.ndarray | None
+    policy: Policy | None
     witness: np.ndarray | None
 
     @property
@@ -196,9 +197,15 @@ class _Claim:
         return "upper" if self.upward else "lower"
 
     @cached_property
+    def weights(self) -> np.ndarray | None:
+        """(R,) of the policy."""
+        return None if self.policy is None else self.policy.shares(self.problem.pmdp)
+
+    @cached_property
     def values(self) -> np.ndarray:
         """The claim, tightened by what holds without proof: sums of rewards >= 0 are not negative."""
-        return self.given if self.problem.discounted or self.problem.signed else np.maximum(self.given, 0.0)
+        known = self.problem.discounted or self.problem.signed or self.given.min() >= 0.0
+        return self.given if known else np.maximum(self.given, 0.0)
 
     @cached_property
     def must_end(self) -> bool:
@@ -229,14 +236,14 @@ class _Claim:
         problem, pmdp = self.problem, self.problem.pmdp
         played = played_rows(self.weights, pmdp.num_rows)
         usable = usable_rows(played, problem.reward > 0.0)
-        quantifier = ANY_ROW if self.weights is None and problem.agent == MIN_AGENT else ALL_ROWS
+        quantifier = ANY_ROW if self.policy is None and problem.agent == MIN_AGENT else ALL_ROWS
         return problem.held_states(usable, quantifier, zero)
 
     def issues(self) -> list[str]:
         found = self._boundary() + self._infinite()
         if found:
             return found
-        found = self._proof(*images(self.problem, self.values, self.upward, self.weights), None)
+        found = self._proof(*images(self.problem, self.values, self.upward, self.policy), None)
         if found and self.is_region:
             q = row_bounds(self.problem, self.values, self.upward)
             found = self._proof_by_rows(better_bounds(self.problem, self.values, self.upward, q), None)
@@ -247,13 +254,12 @@ class _Claim:
 
     def _boundary(self) -> list[str]:
         """Check decided states, and upper bounds below 0."""
-        problem, task = self.problem, self.problem.task
-        bad = task.decided & _fails(self.values, problem.boundary(), self.upward)
-        if bad.any():
+        problem, decided = self.problem, self.problem.task.decided
+        if _fails(self.values[decided], problem.boundary()[decided], self.upward).any():
+            bad = decided & _fails(self.values, problem.boundary(), self.upward)
             return [f"{self.side} is wrong in the decided {_name(problem, bad)}"]
-        bad = self.given < 0.0
-        if self.upward and not (problem.discounted or problem.signed) and bad.any():
-            return [f"upper is negative in {_name(problem, bad)}"]
+        if self.upward and not (problem.discounted or problem.signed) and self.given.min() < 0.0:
+            return [f"upper is negative in {_name(problem, self.given < 0.0)}"]
         return []
 
     def _proof_by_rows(self, q: np.ndarray, support: np.ndarray | None) -> list[str]:
@@ -269,7 +275,7 @@ class _Claim:
         """
         problem = self.problem
         if problem.is_reach:
-            image = np.minimum(image, 1.0)
+            np.minimum(image, 1.0, out=image)
         bad = self.active & _fails(self.values, image, self.upward)
         if bad.any():
             relation = ">=" if self.upward else "<="
@@ -280,19 +286,17 @@ class _Claim:
     def _endless(self, totals: np.ndarray, image: np.ndarray, support: np.ndarray | None) -> list[str]:
         """Whether the play can stay where it must not, by rows that are not spent."""
         problem, pmdp = self.problem, self.problem.pmdp
-        played = played_rows(self.weights, pmdp.num_rows)
-        moving, graph = usable_rows(played, False), model_graph(pmdp).forward
-        if problem.rank is not None and core.runs_forward(graph, self.active, moving, problem.rank):
-            return []  # whatever rows pay
+        if problem.rank is not None and core.runs_forward(model_graph(pmdp).forward, self.active, None, problem.rank):
+            return []  # whatever rows are played, and whatever they pay
         here = self.values[pmdp.row_state]
-        result = totals if self.weights is None else image[pmdp.row_state]
+        result = totals if self.policy is None else image[pmdp.row_state]
         spent = (here > result) if self.upward else (here < result)
         if problem.signed:
             spent &= not problem.must_reach
         else:
             spent |= problem.reward > 0.0
-        usable = usable_rows(played, spent)
-        quantifier = ANY_ROW if self.weights is None else ALL_ROWS
+        usable = usable_rows(played_rows(self.weights, pmdp.num_rows), spent)
+        quantifier = ANY_ROW if self.policy is None else ALL_ROWS
         held = problem.held_states(usable, quantifier, self.active, support=support)
         if not held.any():
             return []
@@ -329,10 +333,10 @@ class _Claim:
 
     def _infinite(self) -> list[str]:
         """Point 5."""
-        problem, claimed = self.problem, np.isposinf(self.values)
-        if self.upward or not claimed.any():
+        problem = self.problem
+        if self.upward or self.values.max() < np.inf:
             return []
-        bad = claimed & problem.finite_states(self.weights, self.is_region or not problem.maximise)
+        bad = np.isposinf(self.values) & problem.finite_states(self.weights, self.is_region or not problem.maximise)
         return [f"lower is infinite but the graph allows a finite value in {_name(problem, bad)}"] if bad.any() else []
 
 

@@ -123,19 +123,25 @@ def total_bounds(problem: Problem, q: np.ndarray, upward: bool, rows: np.ndarray
     return out
 
 
-def images(
-    problem: Problem, values: np.ndarray, upward: bool, weights: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
+def images(problem: Problem, values: np.ndarray, upward: bool, policy: Policy | None) -> tuple[np.ndarray, np.ndarray]:
     """Bounds on T values (S,) in open states and on what rows that are played pay in all (R,), in one pass."""
+    pmdp = problem.pmdp
     if problem.relaxation.compiled() is None:
-        q = row_bounds(problem, values, upward)
+        q, weights = row_bounds(problem, values, upward), None if policy is None else policy.shares(pmdp)
         return state_bounds(problem, q, upward, weights), total_bounds(problem, q, upward)
-    pmdp, play = problem.pmdp, problem.game if weights is None else problem.game_of(weights)
     image, numbers = np.empty(pmdp.num_states), np.zeros(pmdp.num_rows + pmdp.num_states)
     core.horizon_images(
-        play, len(image), 1, upward, problem.task.decided, None, 0, values, image, numbers, problem.scratch()
-    )
+        _game(problem, policy), len(image), 1, upward, problem.task.decided, *step_rows(policy, 1), values, image,
+        numbers, problem.scratch(),
+    )  # fmt: skip
     return image, numbers[: pmdp.num_rows]
+
+
+def _game(problem: Problem, policy: Policy | None) -> Struct:
+    """The game, with the agent fixed to a policy that draws its rows; the core takes those of others as they are."""
+    if policy is None or policy.rows is not None or problem.agent == FIXED_AGENT:
+        return problem.game
+    return problem.game_of(policy.shares(problem.pmdp))
 
 
 def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Policy | None) -> np.ndarray:
@@ -147,11 +153,8 @@ def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Poli
             weights = None if policy is None else policy.at(steps - 1 - k).shares(problem.pmdp)
             out[k] = state_bounds(problem, row_bounds(problem, values[k], upward), upward, weights)
         return out
-    play = problem.game
-    if policy is not None and policy.rows is None and problem.agent != FIXED_AGENT:
-        play = problem.game_of(policy.shares(problem.pmdp))
     core.horizon_images(
-        play, states, steps, upward, problem.task.decided, *step_rows(policy, steps), values, out,
+        _game(problem, policy), states, steps, upward, problem.task.decided, *step_rows(policy, steps), values, out,
         *step_scratch(problem),
     )  # fmt: skip
     return out

@@ -169,7 +169,7 @@ class Problem:
         """(n,) undecided states, successors first, without sinks; None with cycles or a discount."""
         if self.discounted or any(len(cyclic) for _, cyclic in self.structure.rounds):
             return None
-        return np.concatenate([trivial for trivial, _ in self.structure.rounds])
+        return self.structure.rounds[0][0]  # without cycles there is one
 
     @cached_property
     def rank(self) -> np.ndarray | None:
@@ -177,7 +177,7 @@ class Problem:
         if self.order is None:
             return None
         rank = np.full(self.pmdp.num_states, -1, np.int32)
-        rank[self.order] = np.arange(len(self.order), 0, -1)
+        rank[self.order] = np.arange(len(self.order), 0, -1, dtype=np.int32)
         return rank
 
     @cached_property

@@ -24,7 +24,7 @@ from rpl_agent.solver.batch import solve_batch
 from rpl_agent.solver.check import SMALLEST
 from rpl_agent.solver.component import solve_component
 from rpl_agent.solver.operator import row_bounds, state_bounds, step_scratch, total_bounds
-from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem, step_rows
+from rpl_agent.solver.problem import FIXED_AGENT, MIN_AGENT, Problem, step_rows
 from rpl_agent.solver.solution import Solution, claiming_nothing, finish
 
 
@@ -211,9 +211,9 @@ def _solve_compiled(
 ) -> Solution:
     pmdp, structure = problem.pmdp, problem.structure
     lower, upper = problem.boundary(), problem.boundary()
-    low_rows, high_rows = pmdp.state_ptr[:-1].copy(), pmdp.state_ptr[:-1].copy()
+    rows = pmdp.state_ptr[:-1].copy()
     unknown = np.zeros(pmdp.num_states, dtype=bool)  # without a lower bound; 0 stands there until the end
-    _sinks(problem, structure.sinks, lower, upper, low_rows, high_rows)
+    _sinks(problem, structure.sinks, lower, upper, rows)
     unknown[structure.sinks] = problem.signed and not problem.must_reach
     guess = warm_values(problem, warm)
     any_cycle = any(len(cyclic) for _, cyclic in structure.rounds)
@@ -222,14 +222,14 @@ def _solve_compiled(
 
     for trivial, cyclic in structure.rounds:
         if len(trivial):
-            core.backward(problem.game, len(trivial), trivial, lower, upper, low_rows, high_rows, problem.scratch())
+            core.backward(problem.game, len(trivial), trivial, lower, upper, rows, problem.scratch())
         if len(cyclic):
             budget = max_iterations - iterations
             for part in solve_component(problem, cyclic, lower, upper, guess, budget):
                 unknown[part.states] = np.isneginf(part.lower)
                 lower[part.states], upper[part.states] = np.where(unknown[part.states], 0.0, part.lower), part.upper
                 if len(part.rows):
-                    low_rows[part.states] = high_rows[part.states] = part.rows
+                    rows[part.states] = part.rows
                 if witness is not None and len(part.transitions):
                     witness[part.transitions] = part.p
                 iterations += part.steps
@@ -237,22 +237,10 @@ def _solve_compiled(
         source = pmdp.row_state[pmdp.transition_row]
         open_ = ~problem.task.decided[source]
         lower[reached(pmdp.successor[open_], source[open_], np.flatnonzero(unknown), pmdp.num_states)] = -np.inf
-    if problem.agent == FIXED_AGENT:
-        assert problem.policy is not None
-        chosen = problem.policy
-    else:
-        chosen = Policy.deterministic(low_rows if problem.agent == MAX_AGENT else high_rows)
-    return finish(problem, lower, upper, chosen, iterations, precision, began, witness)
+    return finish(problem, lower, upper, problem.policy or Policy(rows=rows), iterations, precision, began, witness)
 
 
-def _sinks(
-    problem: Problem,
-    sinks: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    low_rows: np.ndarray,
-    high_rows: np.ndarray,
-) -> None:
+def _sinks(problem: Problem, sinks: np.ndarray, lower: np.ndarray, upper: np.ndarray, chosen: np.ndarray) -> None:
     """States that only loop: nothing is reached; a cost accrues forever; a reward is 0 or infinite."""
     if problem.is_reach or not len(sinks):
         return
@@ -266,7 +254,7 @@ def _sinks(
         if problem.agent == FIXED_AGENT:
             pays &= problem.weights[rows] > 0.0
         if problem.agent == MIN_AGENT and not pays.all():  # looping without reward is possible
-            low_rows[s] = high_rows[s] = rows[~pays][0]
+            chosen[s] = rows[~pays][0]
         elif pays.any():
             lower[s] = upper[s] = np.inf
-            low_rows[s] = high_rows[s] = rows[pays][0]
+            chosen[s] = rows[pays][0]
