@@ -116,7 +116,7 @@ class AffineBound:
     @cached_property
     def moved(self) -> np.ndarray:
         """(S,) v ± e."""
-        return self.values + self.side.value * self.slack
+        return self.values + self.slack if self.side is Side.UPPER else self.values - self.slack
 
     def at(self, region: Region, state: int) -> float:
         """The bound on a state's value over the whole region."""
@@ -275,7 +275,8 @@ def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
     wanted = {"values": shape, "slack": shape, "gradient": (*shape, bound.frame.dimension)}
     for name, expected in wanted.items():
         array = getattr(bound, name)
-        if array.shape != expected or not np.isfinite(array).all():
+        # a sum of squares is finite only if all numbers are
+        if array.shape != expected or not (np.isfinite(np.vdot(array, array)) or np.isfinite(array).all()):
             return [f"{name} is not an array of {expected} finite numbers"]
     if bound.slack.min() < 0.0:
         return ["a slack is negative"]

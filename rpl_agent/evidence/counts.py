@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from rpl_agent._core import core
 from rpl_agent.errors import DataError
-from rpl_agent.model import ParametricMDP, owners
+from rpl_agent.model import ParametricMDP, cached_on, owners
 
 #: Geometric schedule: a mark the first time the total reaches FIRST_MARK · RATIO^j, j = 0..MAX_MARKS-1.
 FIRST_MARK = 64
@@ -197,7 +197,7 @@ class Counts:
     @property
     def visited(self) -> tuple[np.ndarray, np.ndarray]:
         """(rows (k,) with data, in order, and how often each was visited (k,))."""
-        rows, first = owners(self.pmdp.row_ptr, self.seen)
+        rows, first = cached_on(self.seen, "rows", lambda seen: owners(self.pmdp.row_ptr, seen))
         return rows, np.add.reduceat(self.transitions[self.seen], first[:-1])
 
     @property

@@ -52,6 +52,8 @@ class Observations:
     def used(self) -> Observations:
         """The expressions of one window that were observed."""
         seen = self.counts > 0
+        if seen.all():
+            return self
         return Observations(self.constant[seen], np.ascontiguousarray(self.weights[seen]), self.counts[seen])
 
     @property

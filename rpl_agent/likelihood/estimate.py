@@ -133,10 +133,10 @@ def _edge_of(pmdp: ParametricMDP, counts: Counts) -> Edge | None:
     beyond = fit(seen, wider, inside.z, barrier=BARRIER)
     gain = float(seen.counts @ (np.log(seen.values(beyond.x)) - np.log(seen.values(inside.x))))
     pushed = chart.A @ beyond.z - chart.b
-    scale = np.sqrt(np.einsum("ij,jk,ik->i", chart.A, np.linalg.pinv(beyond.precision, hermitian=True), chart.A))
     is_unit = (pmdp.domain.lower == 0.0).all() and (pmdp.domain.upper == 1.0).all()
     if not gain >= (UNIT_GAIN if is_unit else GAIN) or not (pushed > 0.0).any():
         return None
+    scale = np.sqrt(np.einsum("ij,jk,ik->i", chart.A, np.linalg.pinv(beyond.precision, hermitian=True), chart.A))
     return Edge(_named(without_unused(pmdp), chart, beyond.z, int(np.argmax(pushed / np.maximum(scale, 1e-300)))), gain)
 
 

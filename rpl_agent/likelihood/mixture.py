@@ -143,19 +143,19 @@ def closed_form(prior: Gaussian | Uniform, observed: Observations, chart: Parame
     slack = chart.b - chart.A @ m
     with np.errstate(divide="ignore"):
         limit = min(float((slack**2 / reach).min(initial=np.inf)), LARGEST_RATIO / float(q.max(initial=1e-300)))
-    log_det = float(np.linalg.slogdet(precision)[1])
-    likelihood = float(counts @ np.log(values))
+    log_det, whole = float(np.linalg.slogdet(precision)[1]), d * np.log(2 * np.pi)
+    likelihood, q2 = float(counts @ np.log(values)), q**2
+    if isinstance(prior, Gaussian):
+        offset, density = m - prior.mean, 0.5 * (float(np.linalg.slogdet(prior_precision)[1]) - whole)
+        distance, spread = float(offset @ prior_precision @ offset), float(np.sum(prior_precision * inverse))
+    else:
+        density, distance, spread = -prior.log_volume, 0.0, 0.0
     best = -np.inf
     for radius2 in sorted({min(limit * (1 - 1e-9), r2) for r2 in (d + 2.0, d + 6.0, 2.0 * d + 14.0, 3.0 * d + 30.0)}):
         mass, mu2, mu4 = _truncated_moments(d, radius2)
-        entropy = 0.5 * d * np.log(2 * np.pi) + np.log(mass) + 0.5 * d * mu2 - 0.5 * log_det
-        curvature = 0.5 * float(counts @ (q * mu2 + q**2 * mu4 / (2.0 * (1.0 - q * radius2))))
-        if isinstance(prior, Gaussian):
-            offset = m - prior.mean
-            log_w = 0.5 * (float(np.linalg.slogdet(prior_precision)[1]) - d * np.log(2 * np.pi))
-            log_w -= 0.5 * (float(offset @ prior_precision @ offset) + mu2 * float(np.sum(prior_precision * inverse)))
-        else:
-            log_w = -prior.log_volume
+        entropy = 0.5 * whole + np.log(mass) + 0.5 * d * mu2 - 0.5 * log_det
+        curvature = 0.5 * float(counts @ (q * mu2 + q2 * mu4 / (2.0 * (1.0 - q * radius2))))
+        log_w = density - 0.5 * (distance + mu2 * spread)
         best = max(best, likelihood - curvature + log_w + entropy)
     return best - rounding(observed, m)
 
@@ -272,6 +272,7 @@ def log_mixture(
     return float(np.logaddexp(bound, other))
 
 
+@lru_cache
 def _truncated_moments(d: int, radius2: float) -> tuple[float, float, float]:
     """P(|u|² ≤ R²) and the second and fourth moment of a coordinate given that, u standard Gaussian."""
     mass = scipy.special.chdtr(d, radius2)

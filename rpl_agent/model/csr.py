@@ -23,9 +23,10 @@ def gather(ptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def owners(ptr: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(rows (k,), first (k + 1,)): the rows of sorted entries (n,), and where those of each row begin."""
-    row = np.searchsorted(ptr, entries, "right") - 1
-    first = np.flatnonzero(np.diff(row, prepend=-1))
-    return row[first], np.append(first, len(entries))
+    row, new = np.searchsorted(ptr, entries, "right") - 1, np.ones(len(entries) + 1, dtype=bool)
+    np.not_equal(row[1:], row[:-1], out=new[1:-1])
+    first = np.flatnonzero(new)
+    return row[first[:-1]], first
 
 
 def best_rows(q: np.ndarray, state_ptr: np.ndarray, row_state: np.ndarray) -> np.ndarray:

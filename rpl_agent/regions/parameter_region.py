@@ -104,7 +104,8 @@ class ParameterRows(NamedTuple):
 
     def of(self, parameters: np.ndarray, domain: Domain) -> ParameterRows:
         """The rows that involve only some parameters (k,), whose domain is given."""
-        others = np.setdiff1d(np.arange(self.rows.shape[1]), parameters)
+        others = np.ones(self.rows.shape[1], dtype=bool)
+        others[parameters] = False
         own = ~self.rows[:, others].any(axis=1)
         return ParameterRows(self.rows[np.ix_(own, parameters)], self.rhs[own], domain.lower, domain.upper)
 

@@ -23,6 +23,8 @@ VIOLATION = 1e-12
 MAX_VERTICES = 50_000
 #: initial capacity: few graphs have more vertices, and fresh memory costs more than the cuts of a small one
 FIRST_VERTICES = 2_000
+#: room for the rows of a few more cuts, like those of OBBT
+ROOM = 128
 
 
 class GraphError(RuntimeError):
@@ -65,12 +67,12 @@ class VertexGraph:
         self._data: PolytopeData | None = None
         self.empty = False
         self._sizes = np.array([0, 2 * n])  # vertices and rows in use; the arrays have room for more
-        self._rows, self._rhs = np.zeros((2 * n, n)), np.empty(2 * n)
+        self._rows, self._rhs, self._loose = np.zeros((2 * n + ROOM, n)), np.zeros(2 * n + ROOM), np.zeros(2 * n + ROOM)
         for j in range(n):
             self._rows[2 * j, j], self._rhs[2 * j] = 1.0, self.upper[j]
             self._rows[2 * j + 1, j], self._rhs[2 * j + 1] = -1.0, -self.lower[j]
         self._drawn = 0  # number of perturbations used
-        self._loose = self._loosened(self._rhs, np.ones(2 * n))
+        self._loose[: 2 * n] = self._loosened(self._rhs[: 2 * n], np.ones(2 * n))
         self._basis = self._neighbour = np.empty((0, n), np.int32)
         self._point, self._alive = np.empty((0, n)), np.empty(0, np.uint8)
         self._reserve(min(max(FIRST_VERTICES, 2**n), self._max_vertices))
@@ -124,11 +126,11 @@ class VertexGraph:
                 self._refused(outcome, rows[i], float(rhs[i]))
 
     def _make_room(self, count: int) -> None:
-        """Reserve room for ``count`` more rows, and for a few more cuts like those of OBBT."""
+        """Reserve room for ``count`` more rows."""
         held = int(self._sizes[1])
         if held + count > len(self._rhs):
             self._rows, self._rhs, self._loose = (
-                np.concatenate([a[:held], np.empty((count + 128, *a.shape[1:]))])
+                np.concatenate([a[:held], np.empty((count + ROOM, *a.shape[1:]))])
                 for a in (self._rows, self._rhs, self._loose)
             )
             self._graph = self._as_struct()

@@ -145,17 +145,18 @@ def _shape(solution: Solution) -> list[str]:
     if not (solution.lower <= ends[0] and solution.upper >= ends[1]):
         issues.append("the bracket at the initial state is tighter than the values")
     low, high = (values if values.strides[0] else values[:1] for values in (low, high))  # `claiming_nothing`
-    if high.min() == -np.inf:
+    most, least = low.max(), high.min()
+    if least == -np.inf:
         issues.append(f"upper is -inf in {_name(problem, np.isneginf(high))}")
     sums_up = not (problem.is_reach or problem.discounted or horizon is not None)
-    if (not sums_up or (problem.signed and not problem.must_reach)) and low.max() == np.inf:
+    if (not sums_up or (problem.signed and not problem.must_reach)) and most == np.inf:
         issues.append(f"lower is infinite in {_name(problem, np.isposinf(low))}, where every value is finite")
     for side, values, any_sign in (("lower", low, problem.signed), ("upper", high, True)):
         if core.any_faint(values.size, np.ascontiguousarray(values)):
             faint = (values != 0.0) & (np.abs(values) < SMALLEST) & ((values > 0.0) | any_sign)
             if faint.any():
                 issues.append(f"{side} is too small to bound its rounding error in {_name(problem, faint)}")
-    if (low > high).any():
+    if most > least and (low > high).any():
         issues.append(f"lower exceeds upper in {_name(problem, low > high)}")
     if solution.converged and not is_converged(solution.lower, solution.upper, solution.precision):
         issues.append("the bracket is wider than its stated precision")

@@ -254,7 +254,7 @@ def test_rows_of_polynomials_hold_every_point_of_the_slab_in_the_box_exactly(wid
         for point in points:
             theta = dict(zip(model.table.parameters, (Fraction(v) for v in point.tolist())))
             terms = [Fraction(a) * model.table.polynomial(f).evaluate(theta) for f, a in enumerate(c.tolist())]
-            rows, sides = bets.curved_rows(model.table, bets.ValueSlab(c, *_outward(sum(terms))), low, high)
+            [(rows, sides)] = bets.curved_rows(model.table, low, high, bets.ValueSlab(c, *_outward(sum(terms))))
             for row, side in zip(rows, sides):
                 here = sum(Fraction(a) * v for a, v in zip(row.tolist(), theta.values()))
                 assert here <= Fraction(side)

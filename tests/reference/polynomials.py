@@ -154,7 +154,7 @@ def _cut_off(random: Random, found: ParameterRegion, points: list[Point]) -> lis
         at_point = dict(zip(table.parameters, theta))
         value = sum(Fraction(a) * table.polynomial(f).evaluate(at_point) for f, a in enumerate(c.tolist()))
         ends = (float(np.nextafter(float(value), side)) for side in (-np.inf, np.inf))
-        for row, side in zip(*curved_rows(table, ValueSlab(c, *ends), *found.box())):
+        for row, side in zip(*curved_rows(table, *found.box(), ValueSlab(c, *ends))[0]):
             if sum(Fraction(a) * x for a, x in zip(row.tolist(), theta)) > Fraction(float(side)):
                 failures.append(f"a slab's row {row} cuts off {theta}")
     return failures

@@ -318,24 +318,26 @@ def slab_rows(pmdp: ParametricMDP, slab: ValueSlab) -> Rows:
     return _unit_rows(rows, sides, reach)
 
 
-def curved_rows(table: ExpressionTable, slab: ValueSlab, low: np.ndarray, high: np.ndarray) -> Rows:
-    """The same for polynomials: rows in θ that hold for every θ of the slab in a box [low, high], (d,) each.
+def curved_rows(table: ExpressionTable, low: np.ndarray, high: np.ndarray, *slabs: ValueSlab) -> list[Rows]:
+    """The same for polynomials: rows in θ that hold for every θ of each slab in a box [low, high], (d,) each.
 
     At the centre, Σ c_f f[θ] = q + g·t + t'Ct + rest (`model.algebra.taylor`); the last two are bounded over the box.
     """
-    c, center = slab.coefficients, (low + high) / 2
+    center, found = (low + high) / 2, list[Rows]()
     half = np.maximum(high - center, center - low) * (1.0 + 4.0 * UNIT_ROUNDOFF)
     p, slope, curvature, rest = taylor_table(table, center, half)
-    bend = np.tensordot(c, curvature, 1) * np.outer(half, half)
-    mixed = float(np.abs(bend).sum() - np.abs(np.diag(bend)).sum())
-    least, most = (float(part.sum()) for part in (np.minimum(np.diag(bend), 0.0), np.maximum(np.diag(bend), 0.0)))
-    reach = np.abs(center) + half
-    sizes = np.abs(p) + np.abs(slope) @ reach + np.abs(curvature * np.outer(half, half)).sum(axis=(1, 2))
-    error = float(np.abs(c) @ (rest + (2.0 * len(c) + 8.0 * len(half) ** 2 + 32.0) * UNIT_ROUNDOFF * sizes)) + mixed
-    normal = c @ slope
-    offset = float(c @ p - normal @ center)
-    rows, sides = np.stack([normal, -normal]), np.array([slab.high - offset - least, offset + most - slab.low]) + error
-    return _unit_rows(rows, sides, reach)
+    square, reach = np.outer(half, half), np.abs(center) + half
+    sizes = np.abs(p) + np.abs(slope) @ reach + np.abs(curvature * square).sum(axis=(1, 2))
+    errors = rest + (2.0 * len(p) + 8.0 * len(half) ** 2 + 32.0) * UNIT_ROUNDOFF * sizes
+    for c, above, below in ((slab.coefficients, slab.high, slab.low) for slab in slabs):
+        bend = np.tensordot(c, curvature, 1) * square
+        own = np.diag(bend)
+        error = float(np.abs(c) @ errors) + float(np.abs(bend).sum() - np.abs(own).sum())
+        normal = c @ slope
+        offset = float(c @ p - normal @ center)
+        ends = above - offset - float(np.minimum(own, 0.0).sum()), offset + float(np.maximum(own, 0.0).sum()) - below
+        found.append(_unit_rows(np.stack([normal, -normal]), np.array(ends) + error, reach))
+    return found
 
 
 def side_rows(above: Rows, below: Rows) -> Rows:

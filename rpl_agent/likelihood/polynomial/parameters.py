@@ -83,7 +83,7 @@ def curved_region(
 def _cut(region: Region, table: ExpressionTable, slabs: tuple[ValueSlab, ValueSlab]) -> Region:
     """The part of a region between the tighter sides of two slabs."""
     low, high = region.box()
-    between = Polytope(*side_rows(*(curved_rows(table, slab, low, high) for slab in slabs)), low, high)
+    between = Polytope(*side_rows(*curved_rows(table, low, high, *slabs)), low, high)
     both = Intersection([*(region.members if isinstance(region, Intersection) else [region]), between])
     return both if len(both.members) > 1 else both.members[0]
 

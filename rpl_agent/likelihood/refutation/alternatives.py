@@ -10,6 +10,7 @@ tangent bounds its infimum wherever the search ended.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy
@@ -22,7 +23,7 @@ from rpl_agent.likelihood.estimate import edge
 from rpl_agent.likelihood.mixture import closed_form, particles
 from rpl_agent.likelihood.refutation.infimum import lowest_tangent
 from rpl_agent.likelihood.windows import uniform_prior
-from rpl_agent.model import ParametricMDP, gather, owners
+from rpl_agent.model import ParametricMDP, cached_on, gather, owners
 from rpl_agent.model.algebra.ranges import coordinate_box
 
 #: Shares of the kinds of alternatives; members of one kind have equal weights.
@@ -126,7 +127,7 @@ class Alternatives:
         self._slopes = table.reduction.dense()
         seen = counts.seen
         self._expression, self._count = pmdp.expression[seen], counts.transitions[seen].astype(float)
-        self._rows, self._row_ptr = owners(pmdp.row_ptr, seen)
+        self._rows, self._row_ptr = cached_on(seen, "rows", lambda seen: owners(pmdp.row_ptr, seen))
         self._row_marginal = row_marginals(pmdp, counts, self._rows) if marginals is None else marginals
         self._tried, self._hits, self._trials = _single_events(pmdp, counts)
         self._event_marginal = scipy.special.betaln(self._hits + 0.5, self._trials - self._hits + 0.5) - np.log(np.pi)
@@ -150,12 +151,12 @@ class Alternatives:
             likelihood = scipy.special.xlogy(self._hits, p) + scipy.special.xlogy(self._trials - self._hits, 1.0 - p)
         return self.weights.expression + self._event_marginal - np.where(np.isnan(likelihood), np.inf, likelihood)
 
-    def window_scores(self, x: np.ndarray) -> list[float]:
-        """What ln w and each window's own parameters gain over x (by the score test), minus one per parameter.
-
-        A mixture pays more than that per parameter from a dozen steps on.
+    @cached_property
+    def window_scores(self) -> list[float]:
+        """What ln w and each window's own parameters gain over the best ones for all data (by the score test), minus
+        one per parameter: a mixture pays more than that from a dozen steps on.
         """
-        windows = self._windows()
+        windows, x = self._windows, self.best
         if not windows:
             return []
         steps = self._slopes[self.columns] / self._values(x)[self.columns, None]
@@ -171,13 +172,14 @@ class Alternatives:
         """An approximate upper bound on ln A at the best point: 0 or less if nothing speaks against the model."""
         rows, events = self.row_scores(self.best), self.event_scores(self.best)
         together = self.weights.rows + float((rows - self.weights.row).sum())
-        windows = max(self.window_scores(self.best), default=-np.inf)
+        windows = max(self.window_scores, default=-np.inf)
         return max(rows.max(initial=-np.inf), events.max(initial=-np.inf), together, windows)
 
     # ------------------------------------------------------------------ all of them together
     def doubt(self, domain: ParameterChart) -> Doubt:
         """A lower bound on the infimum of A over a chart in the coordinates x that contains the domain."""
-        x, box = _moved_inside(self.best, domain), coordinate_box(self.pmdp.table, self.pmdp.domain)
+        x = _moved_inside(self.best, domain)
+        box = cached_on(self.pmdp, "coordinate box", lambda pmdp: coordinate_box(pmdp.table, pmdp.domain))
         rows = self._part("rows", -1, self.weights.rows + self._row_marginal.sum(), slice(None))
         always, found, tried = [rows, *self._window_parts()], Doubt(-np.inf), set[tuple[str, int]]()
         for _ in range(2):  # the second round uses the rows that matter where the first ended
@@ -223,6 +225,7 @@ class Alternatives:
                 parts.append(("expression", f, offset, {f: hits, -1 - f: misses}))
         return parts
 
+    @cached_property
     def _windows(self) -> list[tuple[str, int, np.ndarray]]:
         """(kind, mark, successes (n,) of the columns) of all steps, and of those before and after each mark."""
         total = self.counts.successes[self.columns].astype(float)
@@ -238,9 +241,11 @@ class Alternatives:
         if chart is None or not chart.has_interior:
             return []
         prior, parts = uniform_prior(chart), list[Part]()
-        scored = zip(self.window_scores(self.best), self._windows())
+        scored = zip(self.window_scores, self._windows)
         for kind, mark, successes in (window for gain, window in scored if gain >= NEGLIGIBLE):
-            data = chart.seen(self._of_all(successes))
+            whole = np.zeros(self.pmdp.num_expressions)
+            whole[self.columns] = successes
+            data = chart.seen(whole)
             center = fit(data, chart)
             if chart.reduction is None:
                 log_mixture = closed_form(prior, data, chart, center)
@@ -254,12 +259,6 @@ class Alternatives:
                 parts.append((kind, mark, offset, column))
         return parts
 
-    def _of_all(self, successes: np.ndarray) -> np.ndarray:
-        """Expand successes of the columns (n,) to all expressions (F,)."""
-        found = np.zeros(self.pmdp.num_expressions)
-        found[self.columns] = successes
-        return found
-
     def _joined(self, parts: list[Part]) -> tuple[Observations, np.ndarray]:
         """One column per expression or complement that some alternative involves."""
         columns = sorted({column for part in parts for column in part[3]})
@@ -268,8 +267,7 @@ class Alternatives:
         sign = np.array([1.0 if c >= 0 else -1.0 for c in columns])
         counts = np.zeros((len(parts), len(columns)))
         for row, part in zip(counts, parts):
-            for column, count in part[3].items():
-                row[place[column]] = count
+            row[[place[column] for column in part[3]]] = list(part[3].values())
         constant = np.where(sign > 0, self._constant[number], 1.0 - self._constant[number])
         slopes = np.ascontiguousarray(sign[:, None] * self._slopes[number])
         return Observations(constant, slopes, counts), np.array([part[2] for part in parts])

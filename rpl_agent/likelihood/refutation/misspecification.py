@@ -246,6 +246,7 @@ def _box(lower: np.ndarray, upper: np.ndarray, start: np.ndarray) -> ParameterCh
     return ParameterChart(np.vstack([eye, -eye]), np.concatenate([upper + 1e-6, 1e-6 - lower]), start)
 
 
+@cached_fact
 def domain_rows(pmdp: ParametricMDP) -> ParameterChart:
     """The domain as a slightly enlarged polytope in the coordinates x; its box if it is not a polytope there."""
     chart = parameter_chart(pmdp)

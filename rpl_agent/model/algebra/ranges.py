@@ -90,6 +90,9 @@ def range_of_one(table: ExpressionTable, f: int, lower: np.ndarray, upper: np.nd
 
 def monomial_range(exponents: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(M,), (M,) the range of each monomial (M, d) over the box, up to rounding."""
+    if len(exponents) and (exponents.sum(axis=1) == 1).all():  # parameters
+        own = exponents.argmax(axis=1)
+        return np.minimum(lower, upper)[own], np.maximum(lower, upper)[own]
     low, high = np.ones(len(exponents)), np.ones(len(exponents))
     for j in range(exponents.shape[1]):
         power = exponents[:, j]
@@ -122,7 +125,7 @@ def _bernstein(
     group = max(1, MAX_NUMBERS // basis.shape[1])
     for first in range(0, len(least), group):
         block = slice(first, first + group)
-        values = coefficients[block] @ basis
+        values = (coefficients if group >= len(least) else coefficients[block]) @ basis
         least[block], most[block] = values.min(axis=1), values.max(axis=1)
     return RangeEnclosure(least, most, slack)
 
@@ -165,11 +168,13 @@ def _binomials(n: int) -> np.ndarray:
 
 def _underflow(table: ExpressionTable, reach: np.ndarray) -> np.ndarray:
     """(F,) what products of tiny numbers may lose over parameters up to reach (d,); 0 where they are zero."""
-    moves = np.append(True, reach > 0) if table.is_plain else ((reach > 0) | (table.monomials == 0)).all(axis=1)
     a = table.coefficients
     sizes = cached_on(
         a, "sizes", lambda _: scipy.sparse.csr_array((1.0 + np.abs(a.data), a.indices, a.indptr), a.shape)
     )
+    if (reach > 0).all():
+        return cached_on(a, "underflow", lambda _: UNDERFLOW * (sizes @ np.ones(a.shape[1])))
+    moves = np.append(True, reach > 0) if table.is_plain else ((reach > 0) | (table.monomials == 0)).all(axis=1)
     return UNDERFLOW * (sizes @ moves.astype(float))
 
 
@@ -195,11 +200,13 @@ class _Shifts(NamedTuple):
     """Converts coefficients of monomials into those of the terms t^α."""
 
     alpha: np.ndarray  # (A, d) int, by degree, the lowest first
-    degree: np.ndarray  # (A,) int
     monomial: np.ndarray  # (n,) int, m of pairs of a monomial m and an α below it
     term: np.ndarray  # (n,) int, α of these pairs
     binomial: np.ndarray  # (n,) C(m, α)
     rest: np.ndarray  # (n, d) int, m − α
+    first: int  # the number of α of degree zero and one
+    second: int  # and two
+    linear: np.ndarray  # (first − 1,) the parameter of each α of degree one
     quadratic: np.ndarray  # (2, k) the two parameters of each α of degree two
 
 
@@ -216,12 +223,11 @@ def taylor_table(table: ExpressionTable, center: np.ndarray, reach: np.ndarray) 
     else:
         places = (shifts.monomial, shifts.term)
         coefficients = table.coefficients @ scipy.sparse.csr_array((entries, places), shape=size)
-    first, second = np.searchsorted(shifts.degree, (2, 3))
-    d, count = len(center), len(table)
+    d, count, first, second = len(center), len(table), shifts.first, shifts.second
     low = coefficients[:, :second]
     low = np.asarray(low.todense() if scipy.sparse.issparse(low) else low)
     slope, curvature = np.zeros((count, d)), np.zeros((count, d, d))
-    slope[:, shifts.alpha[1:first].argmax(axis=1)] = low[:, 1:first]
+    slope[:, shifts.linear] = low[:, 1:first]
     i, j = shifts.quadratic
     curvature[:, i, j] = curvature[:, j, i] = low[:, first:] / np.where(i == j, 1.0, 2.0)
     # No intermediate number exceeds the sum of the magnitudes of all terms, which is that of all monomials at |c| + r.
@@ -257,7 +263,8 @@ def taylor_shifts(table: ExpressionTable) -> _Shifts:
     degree = alpha.sum(axis=1)
     named = [np.repeat(np.arange(table.num_parameters), one) for one in alpha[degree == 2]]
     both, rest = np.array(named, dtype=np.int64).reshape(-1, 2).T, table.monomials[monomial] - alpha[term]
-    return _Shifts(alpha, degree, monomial, term, binomial, rest, both)
+    first, second = np.searchsorted(degree, (2, 3)).tolist()
+    return _Shifts(alpha, monomial, term, binomial, rest, first, second, alpha[1:first].argmax(axis=1), both)
 
 
 def coordinate_box(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
