@@ -144,8 +144,10 @@ class Policy:
         if self.rows is not None:
             if self.rows.shape[-1] != pmdp.num_states or self.rows.ndim > 2:
                 raise ModelError(f"the policy has shape {self.rows.shape}, but the model has {pmdp.num_states} states")
-            rules, first, last = np.atleast_2d(self.rows), pmdp.state_ptr[:-1], pmdp.state_ptr[1:]
-            bad = (rules.min(axis=0, initial=pmdp.num_rows) < first) | (rules.max(axis=0, initial=0) >= last)
+            least = most = self.rows
+            if least.ndim == 2:
+                least, most = least.min(axis=0, initial=pmdp.num_rows), most.max(axis=0, initial=0)
+            bad = (least < pmdp.state_ptr[:-1]) | (most >= pmdp.state_ptr[1:])
             if bad.any():
                 state = int(bad.argmax())
                 raise ModelError(

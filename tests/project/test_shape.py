@@ -41,7 +41,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/experiments": 2_031,
     "rpl_agent/formats": 5_655,
     "rpl_agent/likelihood": 2_997,
-    "rpl_agent/model": 4_207,
+    "rpl_agent/model": 4_209,
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 724,
     "rpl_agent/regions": 1_880,
