@@ -331,7 +331,8 @@ class StepExpansion:
         """A bound with these gradients, for the policy or for all, still to be checked."""
         problem, policy, r = self.problem, None if every_policy else self.policy, self.frame.dimension
         rules, chances, decided = rules_of(problem, policy), chances_of(problem, self.frame), problem.task.decided
-        slack, scope = np.empty_like(self.values), np.tile(~decided & every_policy, (len(self.values), 1))
+        slack, scope = np.empty_like(self.values), np.empty(self.values.shape, dtype=bool)
+        scope[:] = ~decided & every_policy
         scope[-1, problem.pmdp.initial_state] = True
         if not every_policy:
             core.reach_steps(rules, decided, chances, scope)

@@ -377,10 +377,9 @@ def _is_full(table: ExpressionTable) -> bool:
 
 def _monomial_values(exponents: np.ndarray, theta: np.ndarray) -> np.ndarray:
     values = np.ones((len(theta), len(exponents)))
-    for j in range(exponents.shape[1]):
-        used = np.flatnonzero(exponents[:, j])
-        if len(used):
-            values[:, used] *= theta[:, [j]] ** exponents[used, j]
+    for j, most in enumerate(exponents.max(axis=0, initial=0).tolist()):
+        if most:
+            values *= (theta[:, [j]] ** np.arange(most + 1.0))[:, exponents[:, j]]
     return values
 
 

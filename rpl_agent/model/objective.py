@@ -220,12 +220,13 @@ class Objective:
             # so the value is 0, or infinite if the target must be reached: often a misspelt formula
             warnings.warn(f"the target label {self.target!r} holds in no state", RPLWarning, stacklevel=2)
         known = tasks(pmdp)
-        if self not in known:
+        task = known.get(self)
+        if task is None:
             if len(known) > 8:
                 known.clear()
-            known[self] = self._resolve(pmdp)
-            known[self].reward.flags.writeable = False
-        return known[self]
+            task = known[self] = self._resolve(pmdp)
+            task.reward.flags.writeable = False
+        return task
 
     def _resolve(self, pmdp: ParametricMDP) -> Task:
         target = self._mask(pmdp, self.target, "target")

@@ -66,7 +66,7 @@ class Region(Protocol):
 
 def checked_directions(directions: np.ndarray, dimension: int) -> np.ndarray:
     """Directions as a finite, contiguous (n, dimension) array."""
-    directions = np.ascontiguousarray(np.atleast_2d(np.asarray(directions, dtype=np.float64)))
+    directions = np.atleast_2d(np.ascontiguousarray(directions, dtype=np.float64))
     if directions.ndim != 2 or directions.shape[1] != dimension:
         raise ModelError(f"directions of shape {directions.shape} for a region of dimension {dimension}")
     if not np.isfinite(directions).all():

@@ -129,7 +129,7 @@ class Intersection(Region):
         return bool((lower > upper).any())
 
     def minimize(self, directions: np.ndarray) -> np.ndarray:
-        return np.max([m.minimize(directions) for m in self.members], axis=0)
+        return np.maximum.reduce([m.minimize(directions) for m in self.members])
 
     def contains(self, points: np.ndarray) -> np.ndarray:
         return np.all([m.contains(points) for m in self.members], axis=0)

@@ -80,11 +80,11 @@ class VertexGraph:
 
     def _reserve(self, capacity: int) -> None:
         """Reserve room for this many vertices, and the scratch space of a cut that could create all of them."""
-        more, n = capacity - len(self._alive), len(self.lower)
-        self._basis, self._neighbour, self._point, self._alive = (
-            np.concatenate([a, np.empty((more, *a.shape[1:]), a.dtype)])
-            for a in (self._basis, self._neighbour, self._point, self._alive)
-        )
+        held: tuple[np.ndarray, ...] = (self._basis, self._neighbour, self._point, self._alive)
+        n, longer = len(self.lower), [np.empty((capacity, *a.shape[1:]), a.dtype) for a in held]
+        for new, old in zip(longer, held):
+            new[: len(old)] = old
+        self._basis, self._neighbour, self._point, self._alive = longer
         self._scratch = core.VertexScratch(
             excess=np.empty(capacity), basis=np.empty((capacity, n), np.int32), point=np.empty((capacity, n)),
             neighbour=np.empty((capacity, n), np.int32), slot=np.empty(capacity, np.int32),

@@ -354,8 +354,8 @@ def _horizon(solution: Solution, sides: Sequence[bool]) -> list[str]:
             issues.append(f"{side} is wrong with no steps to go")
         found = step_images(problem, values, upward, side_policy(solution, upward))
         found[:, decided] = start[decided]
-        open_steps = _fails(values[1:], found, upward).any(axis=1)
-        for k in (1 + np.flatnonzero(open_steps)).tolist():
+        wrong = _fails(values[1:], found, upward)
+        for k in (1 + np.flatnonzero(wrong.any(axis=1))).tolist() if wrong.any() else []:
             q = better_bounds(problem, values[k - 1], upward, row_bounds(problem, values[k - 1], upward))
             image = state_bounds(problem, q, upward, side_weights(solution, upward, horizon - k))
             wrong = _fails(values[k], np.where(decided, start, image), upward)

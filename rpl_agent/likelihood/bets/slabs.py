@@ -110,8 +110,9 @@ def payoffs(direction: BetDirection, level: float, progress: float) -> np.ndarra
 
 def least_informed_ray(pmdp: ParametricMDP, counts: Counts, direction: BetDirection) -> tuple[np.ndarray, np.ndarray]:
     """f (F,) at the estimate, and its change along the ray I⁻¹G, in which the data say least about the value."""
-    value, slope, floored = _at(pmdp, direction.theta, counts.successes.astype(float), counts.trials.astype(float))
-    return value, slope @ np.linalg.solve(_information(slope, counts.trials / floored), direction.gradient)
+    trials = counts.trials.astype(float)
+    value, slope, floored = _at(pmdp, direction.theta, counts.successes.astype(float), trials)
+    return value, slope @ np.linalg.solve(_information(slope, trials / floored), direction.gradient)
 
 
 def stake(level: float, progress: float) -> float:
@@ -266,12 +267,14 @@ def tightest_slabs(
     """The slabs whose upper and lower sides are tightest along the ray in which the data say least about the value."""
     if objective is None or not alpha:
         return None
-    slabs = [slab for slab in value_slabs(pmdp, counts, objective, alpha) if slab.coefficients.any()]
-    if not slabs:
+    slabs = value_slabs(pmdp, counts, objective, alpha)
+    c = np.array([slab.coefficients for slab in slabs]).reshape(len(slabs), pmdp.num_expressions)
+    used = np.flatnonzero(c.any(axis=1))
+    if not len(used):
         return None
+    slabs, c = [slabs[k] for k in used.tolist()], c[used]
     direction = _bets_at[next(mark for mark in reversed(counts.marks) if mark.progress > 0.0)][objective, alpha][0]
     middle, along = least_informed_ray(pmdp, counts, direction)
-    c = np.array([slab.coefficients for slab in slabs])
     here, slope = c @ middle, c @ along
     with np.errstate(divide="ignore", invalid="ignore"):
         below = np.where(slope > 0.0, (here - [slab.low for slab in slabs]) / slope, np.inf)
@@ -285,14 +288,15 @@ def _next(
 ) -> tuple[BetDirection, Wealth]:  # fmt: skip
     """The direction from a mark on, and the wealth at the mark; cached per mark."""
     known = _bets_at.setdefault(mark, {})
-    if key not in known:
+    found = known.get(key)
+    if found is None:
         if current is None or last is None:
             before, wealth = None, Wealth(np.zeros(pmdp.num_expressions))
         else:
             before = current[0]
             wealth = current[1].after(payoffs(before, level, last.progress), *_since(last, mark))
-        known[key] = next_direction(pmdp, task, mark, before), wealth
-    return known[key]
+        found = known[key] = next_direction(pmdp, task, mark, before), wealth
+    return found
 
 
 def _since(last: Mark, now: Mark | Counts) -> tuple[np.ndarray, np.ndarray]:

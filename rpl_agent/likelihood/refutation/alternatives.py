@@ -127,6 +127,7 @@ class Alternatives:
         self._slopes = table.reduction.dense()
         seen = counts.seen
         self._expression, self._count = pmdp.expression[seen], counts.transitions[seen].astype(float)
+        self._known = table.is_constant[self._expression]
         self._rows, self._row_ptr = cached_on(seen, "rows", lambda seen: owners(pmdp.row_ptr, seen))
         self._row_marginal = row_marginals(pmdp, counts, self._rows) if marginals is None else marginals
         self._tried, self._hits, self._trials = _single_events(pmdp, counts)
@@ -180,7 +181,9 @@ class Alternatives:
         """A lower bound on the infimum of A over a chart in the coordinates x that contains the domain."""
         x = _moved_inside(self.best, domain)
         box = cached_on(self.pmdp, "coordinate box", lambda pmdp: coordinate_box(pmdp.table, pmdp.domain))
-        rows = self._part("rows", -1, self.weights.rows + self._row_marginal.sum(), slice(None))
+        totals = dict(zip(self.columns.tolist(), self.counts.successes[self.columns].astype(float).tolist()))
+        offset = self.weights.rows + self._row_marginal.sum() - self._of_known(slice(None))
+        rows: Part = ("rows", -1, float(offset), totals)
         always, found, tried = [rows, *self._window_parts()], Doubt(-np.inf), set[tuple[str, int]]()
         for _ in range(2):  # the second round uses the rows that matter where the first ended
             parts = [*always, *self._worst_rows(x), *self._worst_events(x)]
@@ -197,32 +200,32 @@ class Alternatives:
         return found
 
     def _worst_rows(self, x: np.ndarray) -> list[Part]:
-        scores, offsets = self.row_scores(x), self.weights.row + self._row_marginal
-        return [
-            self._part("row", int(self._rows[k]), offsets[k], slice(*self._row_ptr[k : k + 2]))
-            for k in np.argsort(-scores)[:KEPT].tolist()
-        ]
+        parts: list[Part] = []
+        for k in np.argsort(-self.row_scores(x))[:KEPT].tolist():
+            steps, totals = slice(*self._row_ptr[k : k + 2].tolist()), dict[int, float]()
+            offset = self.weights.row + self._row_marginal[k] - self._of_known(steps)
+            for f, known, count in zip(*(a[steps].tolist() for a in (self._expression, self._known, self._count))):
+                if not known:
+                    totals[f] = totals.get(f, 0.0) + count
+            parts.append(("row", int(self._rows[k]), float(offset), totals))
+        return parts
 
-    def _part(self, kind: str, number: int, offset: float, steps: slice) -> Part:
-        """An alternative about some of the observed transitions; known probabilities go into the offset."""
-        expression, count = self._expression[steps], self._count[steps]
-        known = self.pmdp.table.is_constant[expression]
-        offset -= float(count[known] @ np.log(self._constant[expression[known]]))
-        totals = np.bincount(expression[~known], count[~known], self.pmdp.num_expressions)
-        used = np.flatnonzero(totals)
-        return kind, number, float(offset), dict(zip(used.tolist(), totals[used].tolist()))
+    def _of_known(self, steps: slice) -> float:
+        """The part of some observed transitions with known probabilities in the log-likelihood."""
+        known = self._known[steps]
+        if not known.any():
+            return 0.0
+        return float(self._count[steps][known] @ np.log(self._constant[self._expression[steps][known]]))
 
     def _worst_events(self, x: np.ndarray) -> list[Part]:
         parts: list[Part] = []
         for k in np.argsort(-self.event_scores(x))[:KEPT].tolist():
             f, hits, misses = int(self._tried[k]), float(self._hits[k]), float(self._trials[k] - self._hits[k])
-            offset = self.weights.expression + float(self._event_marginal[k])
+            offset, totals = self.weights.expression + float(self._event_marginal[k]), {f: hits, -1 - f: misses}
             if self.pmdp.table.is_constant[f]:
-                p = float(self._constant[f])
+                p, totals = float(self._constant[f]), {}
                 offset -= float(scipy.special.xlogy(hits, p) + scipy.special.xlogy(misses, 1.0 - p))
-                parts.append(("expression", f, offset, {}))
-            else:
-                parts.append(("expression", f, offset, {f: hits, -1 - f: misses}))
+            parts.append(("expression", f, offset, totals))
         return parts
 
     @cached_property
@@ -261,15 +264,14 @@ class Alternatives:
 
     def _joined(self, parts: list[Part]) -> tuple[Observations, np.ndarray]:
         """One column per expression or complement that some alternative involves."""
-        columns = sorted({column for part in parts for column in part[3]})
-        place = {column: i for i, column in enumerate(columns)}
-        number = np.array([c if c >= 0 else -1 - c for c in columns], dtype=np.int64)
-        sign = np.array([1.0 if c >= 0 else -1.0 for c in columns])
+        entries = [(j, column, count) for j, part in enumerate(parts) for column, count in part[3].items()]
+        row, named, amount = np.array(entries).reshape(-1, 3).T
+        columns, place = np.unique(named.astype(np.int64), return_inverse=True)
+        number, is_own = np.where(columns >= 0, columns, -1 - columns), columns >= 0
         counts = np.zeros((len(parts), len(columns)))
-        for row, part in zip(counts, parts):
-            row[[place[column] for column in part[3]]] = list(part[3].values())
-        constant = np.where(sign > 0, self._constant[number], 1.0 - self._constant[number])
-        slopes = np.ascontiguousarray(sign[:, None] * self._slopes[number])
+        counts[row.astype(np.int64), place] = amount
+        constant = np.where(is_own, self._constant[number], 1.0 - self._constant[number])
+        slopes = np.ascontiguousarray(np.where(is_own, 1.0, -1.0)[:, None] * self._slopes[number])
         return Observations(constant, slopes, counts), np.array([part[2] for part in parts])
 
 
