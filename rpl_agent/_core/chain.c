@@ -230,37 +230,3 @@ void moving_costs(const row_arrays *model, const double *values, const double *p
             costs[row] = mass[row] > 0.0 && high > low ? mass[row] * (high - low) + UNIT_ROUNDOFF * FAINT : 0.0;
     }
 }
-
-double guess(const game *play, int64_t count, const int64_t *order, double *values)
-{
-    const row_arrays *rows = play->rows;
-    const double *p = play->set->lower, *weights = play->agent == FIXED_AGENT ? play->weights : NULL;
-    const double sense = (double)play->agent;
-    double largest = 0.0;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t s = order[i];
-        double best = -INFINITY, mixed = 0.0;
-        fetch_ahead(i, count, order, play->state_ptr, 0, rows->row_ptr, rows->successor, rows->expression,
-                    play->reward, values, 1, values);
-        for (int64_t row = play->state_ptr[s]; row < play->state_ptr[s + 1]; row++) {
-            double mean = 0.0;
-            if (weights && weights[row] == 0.0)
-                continue;
-            for (int64_t t = rows->row_ptr[row]; t < rows->row_ptr[row + 1]; t++)
-                if (p[rows->expression[t]] > 0.0)
-                    mean += p[rows->expression[t]] * values[rows->successor[t]];
-            mean = play->reward[row] + play->gamma * mean;
-            if (weights)
-                mixed += weights[row] * mean;
-            else
-                best = larger(best, sense * mean);
-        }
-        best = weights ? mixed : sense * best;
-        if (best != values[s]) {
-            double change = fabs(best - values[s]);
-            largest = change <= largest ? largest : change;
-        }
-        values[s] = best;
-    }
-    return largest;
-}

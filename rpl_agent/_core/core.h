@@ -194,10 +194,6 @@ typedef struct game {
 double bellman(const game *play, int64_t count, const int64_t *order, const double *values, double *out,
                int64_t *chosen OPTIONAL, bool upward, double offset, const scratch *space);
 
-/* A Gauss-Seidel sweep of a game against a known nature (POINT), rounded to nearest: a guess, not a bound. Returns the
- * largest change. */
-double guess(const game *play, int64_t count, const int64_t *order, double *values);
-
 /* low[s] <= (T low)(s) and high[s] >= (T high)(s) for s in order (count), successors first; rows[s]: the agent's best row
  * by the bound on its own side, low if it maximises, written unless its policy is fixed. */
 void backward(const game *play, int64_t count, const int64_t *order, double *low, double *high, int64_t *rows,
@@ -361,14 +357,10 @@ int64_t forward_order(const graph *g, const bool *decided, int64_t *order, int64
  * how many. Scratch: space (5 count). */
 int64_t components(const graph *g, const bool *decided, int64_t *order, int64_t *component, int64_t *space);
 
-/* kind (count): TRIVIAL, SINK (every row only loops; if `sinks`) or CYCLIC. depth (count): cyclic components on the
- * longest path strictly below the state's component. */
-void layers(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, bool sinks,
+/* kind (count): TRIVIAL, SINK (every row only loops; if `sinks`) or CYCLIC. depth (count): the components, of which only
+ * cyclic ones count unless `every` does, on the longest path strictly below the state's own. */
+void layers(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, bool sinks, bool every,
             int8_t *kind, int64_t *depth);
-
-/* level (count) = longest path of components below each state's component; states of one level do not see each
- * other, unless they share a component. */
-void levels(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, int64_t *level);
 
 /* A guess of costs: the cheapest path to an exit, a transition of probability p costing reward / p. That is the
  * price of trying a row until the transition happens, if every failure stayed where it is. It tells slow ways out
@@ -411,33 +403,34 @@ void pool_events(int64_t count, const int64_t *rows, const int64_t *row_ptr, con
 void anytime_bounds(int64_t count, const double *successes, const double *trials, double log_threshold, double *lower,
                     double *upper);
 
-/* ---------------------------------------------------------------------- bets.c: where to bet */
+/* ---------------------------------------------------------------------- guess.c: a known nature, without bounds */
 
-/* A model at one parameter: p (F) with derivatives slope (F, d). sign 1: values are as large as possible, -1: as small;
- * a later row has to be better by `tie` of the value. Decided states keep their values. */
+/* A model at one parameter: chances p (F) with derivatives slope (F, d). The agent plays weights (R), without gradients, or
+ * its best rows: sign 1 for the largest value, -1 for the least; a later row has to be better by `tie` of the value. */
 typedef struct point_model {
-    int64_t num_states;
-    int64_t d;
+    int64_t states;       /* with rows, exits behind them without */
+    int64_t count;
+    const int64_t *order; /* (count) of a sweep */
     const int64_t *state_ptr;
     const row_arrays *rows;
     const double *reward; /* (R) */
+    const double *weights OPTIONAL;
     const double *p;
+    int64_t d;
     const double *slope;
-    const bool *decided;
     double gamma;
     double sign;
     double tie;
 } point_model;
 
-/* One sweep, the last state first: v_out (S) = the best over the rows of reward + gamma p.v and g_out (S, d) its
- * gradient; they may be v, g. rows (S) = the row taken, change (2) = the largest change of v and of g; sum (d) is
- * scratch. */
+/* One sweep: v_out (S) = reward + gamma p.v of what is played and g_out (S, d) its gradient; they may be v, g. rows (S), if
+ * requested: the best rows. change (2) = the largest change of v and of g. Scratch: sum (d). */
 void value_sweep(const point_model *m, const double *v, const double *g, double *v_out, double *g_out, double *sum,
-                 int64_t *rows, double *change);
+                 int64_t *rows OPTIONAL, double *change);
 
-/* Sweeps in place until nothing changes by more than `share` of the largest number, at most `most`. */
-void value_sweeps(const point_model *m, int64_t most, double share, double *v, double *g, double *sum, int64_t *rows,
-                  double *change);
+/* Sweeps in place until nothing changes by more than `share` of the largest number, at most `most`; how many. */
+int64_t value_sweeps(const point_model *m, int64_t most, double share, double *v, double *g, double *sum,
+                     int64_t *rows OPTIONAL);
 
 /* ---------------------------------------------------------------------- explore.c: states of a program */
 
@@ -674,11 +667,6 @@ typedef struct {
     double discount;
     bool maximise;
 } planning_task;
-
-/* order (S): depth-first postorder, the tree of the initial state first; without cycles, successors come first.
- * Scratch: 2 S words, and seen (S) false. */
-void postorder(int64_t states, const int64_t *state_ptr, const int64_t *row_ptr, const int32_t *successor,
-               int64_t initial, int64_t *scratch, bool *seen, int64_t *order);
 
 /* The best expectation of values over |p - probability|_1 <= radius in a row of `count` successors, plus bonus times
  * the range of their values, but never beyond the best of them. work (count): scratch. */

@@ -1,4 +1,4 @@
-/* In which order states are solved: successors first; components, layers and levels where plays can come back. */
+/* In which order states are solved: successors first; components and layers where plays can come back. */
 #include "core.h"
 
 /* States after which an order turns back to those that became ready behind it. */
@@ -110,7 +110,7 @@ int64_t components(const graph *g, const bool *decided, int64_t *order, int64_t 
     return count;
 }
 
-void layers(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, bool sinks,
+void layers(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, bool sinks, bool every,
             int8_t *kind, int64_t *depth)
 {
     for (int64_t i = 0, j; i < g->count; i = j) {
@@ -131,7 +131,7 @@ void layers(const graph *g, const bool *decided, const int64_t *order, const int
                     continue;
                 }
                 sink = false;
-                int64_t d = depth[t] + (kind[t] == CYCLIC);
+                int64_t d = depth[t] + (every || kind[t] == CYCLIC);
                 below = d > below ? d : below;
             }
         }
@@ -140,22 +140,5 @@ void layers(const graph *g, const bool *decided, const int64_t *order, const int
             depth[s] = below;
             kind[s] = sink && loops && sinks ? SINK : loops && !decided[s] ? CYCLIC : TRIVIAL;
         }
-    }
-}
-
-void levels(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, int64_t *level)
-{
-    for (int64_t i = 0, j; i < g->count; i = j) {
-        int64_t c = component[order[i]], highest = 0;
-        for (j = i; j < g->count && component[order[j]] == c; j++) {
-            int64_t s = order[j];
-            for (int64_t e = g->row_ptr[g->state_ptr[s]]; !decided[s] && e < g->row_ptr[g->state_ptr[s + 1]]; e++) {
-                int32_t t = g->successor[e];
-                if (component[t] != c && level[t] + 1 > highest)
-                    highest = level[t] + 1;
-            }
-        }
-        for (int64_t k = i; k < j; k++)
-            level[order[k]] = highest;
     }
 }

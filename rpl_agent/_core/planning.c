@@ -3,34 +3,6 @@
 
 #include "core.h"
 
-void postorder(int64_t states, const int64_t *state_ptr, const int64_t *row_ptr, const int32_t *successor,
-               int64_t initial, int64_t *scratch, bool *seen, int64_t *order)
-{
-    int64_t *stack = scratch, *cursor = scratch + states, done = 0;
-    for (int64_t k = -1; k < states; k++) {
-        int64_t depth = 0, root = k < 0 ? initial : k;
-        if (seen[root])
-            continue;
-        stack[0] = root;
-        cursor[0] = row_ptr[state_ptr[root]];
-        seen[root] = true;
-        while (depth >= 0) {
-            int64_t s = stack[depth];
-            if (cursor[depth] == row_ptr[state_ptr[s + 1]]) {
-                order[done++] = s;
-                depth--;
-                continue;
-            }
-            int64_t following = successor[cursor[depth]++];
-            if (!seen[following]) {
-                seen[following] = true;
-                stack[++depth] = following;
-                cursor[depth] = row_ptr[state_ptr[following]];
-            }
-        }
-    }
-}
-
 /* Whether an optimistic nature prefers the value a to b. */
 static bool better(double a, double b, bool maximise)
 {

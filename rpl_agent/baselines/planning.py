@@ -21,6 +21,7 @@ from rpl_agent.baselines.base import Baseline
 from rpl_agent.errors import ModelError
 from rpl_agent.likelihood.estimate import point_estimate
 from rpl_agent.model import Kind, ParametricMDP, Policy, Sense, Task
+from rpl_agent.solver.graph import model_graph
 
 #: Planning stops when no value moves by more than this, relative to the largest value: far below sampling noise.
 TOLERANCE = 1e-6
@@ -28,13 +29,8 @@ MAX_SWEEPS = 20_000
 
 
 def sweep_order(pmdp: ParametricMDP) -> np.ndarray:
-    """(S,) states in depth-first postorder: without cycles, values move from the end to the start in one sweep."""
-    n, order = pmdp.num_states, np.empty(pmdp.num_states, dtype=np.int64)
-    core.postorder(
-        n, pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.initial_state, np.empty(2 * n, dtype=np.int64),
-        np.zeros(n, dtype=bool), order,
-    )  # fmt: skip
-    return order
+    """(S,) states, successors first: without cycles, values move from the end to the start in one sweep."""
+    return model_graph(pmdp).components(np.zeros(pmdp.num_states, dtype=bool))[0]
 
 
 class TabularPlanner:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rpl_agent.model import ParametricMDP, Policy, Sense, gather
 from rpl_agent.solver.check import prove
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, model_graph, played_rows, usable_rows
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, CYCLIC, model_graph, played_rows, usable_rows
 from rpl_agent.solver.operator import generic_bounds, state_bounds
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, Problem
 from rpl_agent.solver.solution import Solution, finish, without_tiny
@@ -64,14 +64,11 @@ class _Level:
 def _blocks(problem: Problem) -> list[_Level]:
     pmdp, decided = problem.pmdp, problem.task.decided
     graph = model_graph(pmdp)
-    order, component, count = graph.components(decided)
-    level = graph.levels(decided, order, component)
-    source = pmdp.row_state[pmdp.transition_row]
-    loops = np.bincount(component[source], weights=component[source] == component[pmdp.successor], minlength=count) > 0
+    kind, level = graph.layers(decided, *graph.components(decided)[:2], sinks=False, every=True)
     found = []
     for k in np.unique(level[~decided]):
         for cyclic in (False, True):
-            states = np.flatnonzero((level == k) & ~decided & (loops[component] == cyclic))
+            states = np.flatnonzero((level == k) & ~decided & ((kind == CYCLIC) == cyclic))
             if len(states):
                 found.append(_Level(states, gather(pmdp.state_ptr, states)[0], cyclic))
     return found

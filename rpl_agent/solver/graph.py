@@ -108,18 +108,12 @@ class ModelGraph:
         return order, component, count
 
     def layers(
-        self, decided: np.ndarray, order: np.ndarray, component: np.ndarray, sinks: bool
+        self, decided: np.ndarray, order: np.ndarray, component: np.ndarray, sinks: bool, every: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(kind (n,) int8, depth (n,)): TRIVIAL, CYCLIC or, if ``sinks``, SINK; the cyclic components below."""
+        """(kind (n,) int8, depth (n,)): TRIVIAL, CYCLIC or, if ``sinks``, SINK; cyclic (or all) components below."""
         kind, depth = np.empty(self.n, np.int8), np.empty(self.n, np.int64)
-        core.layers(self.forward, decided, order, component, sinks, kind, depth)
+        core.layers(self.forward, decided, order, component, sinks, every, kind, depth)
         return kind, depth
-
-    def levels(self, decided: np.ndarray, order: np.ndarray, component: np.ndarray) -> np.ndarray:
-        """(n,) the longest path of components below each state's component."""
-        level = np.empty(self.n, np.int64)
-        core.levels(self.forward, decided, order, component, level)
-        return level
 
     def retry_costs(self, p: np.ndarray, reward: np.ndarray, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(order (n,), cost (n,)): the cheapest path to an exit, a transition of probability p (T,) costing reward / p.

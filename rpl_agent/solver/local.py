@@ -170,11 +170,16 @@ class Local:
 
     def relax(self, values: np.ndarray, order: np.ndarray, sweeps: int, tolerance: float, nearest: bool = False) -> int:
         """Sweep in place along ``order`` (n,) until values move less than a relative tolerance; how often."""
+        if nearest:  # elsewhere rounding down makes plays without an end, which are worth 0, look no better
+            none, fixed = np.zeros(0), self.agent == FIXED_AGENT
+            model = core.PointModel(
+                states=self.n, count=len(order), order=order, state_ptr=self.state_ptr, rows=self.rows,
+                reward=self.reward, weights=self.weights if fixed else None, p=self.cs.lower, d=0, slope=none,
+                gamma=self.gamma, sign=float(self.agent), tie=0.0,
+            )  # fmt: skip
+            return core.value_sweeps(model, sweeps, tolerance, values, none, none, None)
         for k in range(sweeps):
-            if nearest:  # elsewhere rounding down makes plays without an end, which are worth 0, look no better
-                change = core.guess(self._game, len(order), order, values)
-            else:
-                change = self._sweep(order, values, values, False, 0.0)
+            change = self._sweep(order, values, values, False, 0.0)
             if change <= tolerance * float(np.abs(values[: self.n]).max()):
                 return k + 1
         return sweeps

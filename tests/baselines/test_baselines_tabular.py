@@ -146,7 +146,7 @@ def test_planning_at_the_truth_gives_the_known_values():
     assert values[0] == pytest.approx(1.0)
 
 
-def test_postorder_puts_successors_first():
+def test_the_order_of_sweeps_puts_successors_first():
     env, _ = ladder()
     pmdp = env.pmdp
     order = sweep_order(pmdp)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rpl_agent._core import core, read_only
 from rpl_agent.model import Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations.base import POINT, compiled_set, row_arrays
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, ModelGraph, held_states, model_graph, moves
+from rpl_agent.relaxations.base import row_arrays
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, CYCLIC, ModelGraph, held_states, model_graph, moves
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.strategies import can_hold
@@ -115,9 +115,11 @@ def test_components_are_those_of_scipy_in_topological_order(seed):
     assert count == expected and sorted(order.tolist()) == list(range(S))
     assert len({(a, b) for a, b in zip(component.tolist(), label.tolist())}) == count
     assert (component[pmdp.successor] <= component[source]).all()  # successors first
-    level = model_graph(pmdp).levels(decided, order, component)
+    kind, level = model_graph(pmdp).layers(decided, order, component, sinks=False, every=True)
     across = component[source] != component[pmdp.successor]
     assert (level[source][across] > level[pmdp.successor][across]).all()
+    loops = np.bincount(component[source[~across]], minlength=count) > 0
+    assert ((kind == CYCLIC) == loops[component]).all()
 
 
 @pytest.mark.parametrize("backward", [0, 1, 3])  # this many transitions lead anywhere
@@ -220,11 +222,11 @@ def test_a_guess_is_a_sweep_of_a_known_nature(agent, seed):
     reward, weights = rng.normal(size=state_ptr[-1]), rng.random(state_ptr[-1])
     weights[state_ptr[1:] - 1] = 0.0
     rows = row_arrays(row_ptr, successor, np.arange(len(p), dtype=np.int32))
-    game = core.Game(
-        agent=agent, maximise=True, gamma=0.9, state_ptr=state_ptr, rows=rows, reward=reward, weights=weights,
-        set=compiled_set(POINT, p, p),
-    )  # fmt: skip
     order, wanted = rng.permutation(n), values.copy()
+    model = core.PointModel(
+        states=n, count=n, order=order, state_ptr=state_ptr, rows=rows, reward=reward, p=p, d=0, slope=np.zeros(0),
+        weights=None if agent else weights, gamma=0.9, sign=float(agent), tie=0.0,
+    )  # fmt: skip
     for s in order:
         mine = range(state_ptr[s], state_ptr[s + 1])
         q = [
@@ -233,10 +235,11 @@ def test_a_guess_is_a_sweep_of_a_known_nature(agent, seed):
         ]
         wanted[s] = max(q) if agent == 1 else min(q) if agent == -1 else np.dot(weights[mine.start : mine.stop], q)
     found = values.copy()
-    change = core.guess(game, n, order, found)
+    none, change = np.zeros(0), np.empty(2)
+    core.value_sweep(model, found, none, found, none, none, None, change)
     assert np.isfinite(wanted[:n]).all()
     np.testing.assert_allclose(found, wanted, rtol=1e-13)
-    assert change == np.abs(found[:n] - values[:n]).max()
+    assert change.tolist() == [np.abs(found[:n] - values[:n]).max(), 0.0]
 
 
 @pytest.mark.parametrize("seed", range(30))

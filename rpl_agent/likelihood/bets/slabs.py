@@ -171,18 +171,19 @@ def _sweeps(rows: ModelRows, task: Task, p: np.ndarray, slope: np.ndarray, v: np
     """Sweep v (S,) and g (S, d) in place until they converge, or once per step of the horizon; return the rows (S,)."""
     horizon, d, (state_ptr, row_ptr, successor, expression, reward) = task.objective.horizon, g.shape[1], rows
     sweeps = int(np.clip(MOST_WORK / len(successor), FEWEST_SWEEPS, MOST_SWEEPS)) if horizon is None else horizon
+    order = np.flatnonzero(~task.decided)[::-1].copy()
     model = core.PointModel(
-        num_states=len(v), d=d, state_ptr=state_ptr, reward=reward, p=p, slope=np.ascontiguousarray(slope),
+        states=len(v), count=len(order), order=order, state_ptr=state_ptr, reward=reward, weights=None, p=p, d=d,
         rows=core.RowArrays(count=len(row_ptr) - 1, row_ptr=row_ptr, successor=successor, expression=expression),
-        decided=np.ascontiguousarray(task.decided), gamma=task.objective.discount,
-        sign=1.0 if task.objective.sense is Sense.MAX else -1.0, tie=TIE,
+        slope=np.ascontiguousarray(slope), gamma=task.objective.discount, tie=TIE,
+        sign=1.0 if task.objective.sense is Sense.MAX else -1.0,
     )  # fmt: skip
-    g_now, taken, scratch, change = np.ascontiguousarray(g), state_ptr[:-1].copy(), np.empty(d), np.empty(2)
+    g_now, taken, scratch = np.ascontiguousarray(g), state_ptr[:-1].copy(), np.empty(d)
     if horizon is None:
-        core.value_sweeps(model, sweeps, SWEEP_TOLERANCE, v, g_now, scratch, taken, change)
+        core.value_sweeps(model, sweeps, SWEEP_TOLERANCE, v, g_now, scratch, taken)
     else:  # each sweep reads the previous step's values
         for _ in range(sweeps):
-            core.value_sweep(model, v.copy(), g_now.copy(), v, g_now, scratch, taken, change)
+            core.value_sweep(model, v.copy(), g_now.copy(), v, g_now, scratch, taken, np.empty(2))
     g[:] = g_now
     return taken
 
