@@ -4,7 +4,6 @@
  * constraint that it may leave, and cutting by a new half-space touches only the vertices it removes: every edge from a
  * removed to a kept vertex yields one new vertex, and two new vertices are joined when they share all but one of their
  * constraints. Perturbing the right sides makes every polytope simple, so there are no degenerate cases. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "support.h"
@@ -107,11 +106,8 @@ static int64_t clip(const vertex_graph *graph, const vertex_scratch *new, int32_
     for (int64_t v = 0; v < used; v++) {
         if (!alive[v])
             continue;
-        double value = -bound;
-        for (int64_t j = 0; j < n; j++)
-            value += row[j] * point[v * n + j];
-        excess[v] = value;
-        if (value > 0.0)
+        excess[v] = plus_dot(-bound, n, row, point + v * n);
+        if (excess[v] > 0.0)
             removed++;
         else
             kept++;
@@ -143,20 +139,6 @@ static int64_t clip(const vertex_graph *graph, const vertex_scratch *new, int32_
 }
 
 /* ---------------------------------------------------------------------- many rows */
-/* A row, and minus how much the worst vertex violates it. */
-typedef struct {
-    double rank;
-    double number;
-} ranked_row;
-
-static int compare_rows(const void *first, const void *second)
-{
-    const ranked_row *a = first, *b = second;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    return (a->number > b->number) - (a->number < b->number);
-}
-
 /* Check every row that is not ROW_REDUNDANT at all vertices. worst (m) becomes the largest violation over its
  * tolerance. A row that no vertex violates is ROW_REDUNDANT, one that is the most violated row of some vertex
  * ROW_CHOSEN; whether there is one of the latter. Scratch, one per vertex: its worst violation and the row of it. */
@@ -194,11 +176,8 @@ static bool most_violated(const vertex_graph *graph, const new_rows *rows, doubl
         for (int64_t v = 0; v < used; v++) {
             if (!alive[v])
                 continue;
-            double excess = -rows->loose[i];
-            for (int64_t j = 0; j < n; j++)
-                excess += row[j] * point[v * n + j];
-            if (excess > largest)
-                largest = excess;
+            double excess = plus_dot(-rows->loose[i], n, row, point + v * n);
+            largest = larger(largest, excess);
             if (excess > best[v]) {
                 best[v] = excess;
                 row_of[v] = (int32_t)i;
@@ -220,15 +199,15 @@ int64_t cut_by_rows(const vertex_graph *graph, const vertex_scratch *scratch, co
 {
     const int64_t n = graph->n;
     double *worst = ranks;
-    ranked_row *chosen = (ranked_row *)(ranks + rows->m);
+    ranked *chosen = (ranked *)(ranks + rows->m); /* by minus how much the worst vertex violates them */
     while (most_violated(graph, rows, scratch->excess, scratch->leaving, worst)) {
         int64_t count = 0;
         for (int64_t i = 0; i < rows->m; i++)
             if (rows->status[i] == ROW_CHOSEN)
-                chosen[count++] = (ranked_row){-worst[i], (double)i};
-        qsort(chosen, (size_t)count, sizeof(ranked_row), compare_rows);
+                chosen[count++] = (ranked){-worst[i], (double)i};
+        sort_ranked(count, chosen);
         for (int64_t k = 0; k < count; k++) {
-            int64_t i = (int64_t)chosen[k].number, held = graph->sizes[1];
+            int64_t i = (int64_t)chosen[k].place, held = graph->sizes[1];
             rows->status[i] = ROW_REDUNDANT;
             int64_t outcome = clip(graph, scratch, (int32_t)held, rows->rows + i * n, rows->loose[i]);
             if (outcome == CLIP_CUT) {
@@ -238,7 +217,7 @@ int64_t cut_by_rows(const vertex_graph *graph, const vertex_scratch *scratch, co
                 graph->sizes[1]++;
             } else if (outcome != CLIP_UNCHANGED) {
                 for (int64_t j = k + 1; j < count; j++)
-                    rows->status[(int64_t)chosen[j].number] = ROW_VIOLATED;
+                    rows->status[(int64_t)chosen[j].place] = ROW_VIOLATED;
                 *refused = i;
                 return outcome;
             }
@@ -263,13 +242,6 @@ void box_graph(const vertex_graph *graph)
     graph->sizes[0] = corners;
 }
 
-/* The rows of a basis (n) as a matrix (n, n). */
-static void gather(int64_t n, const double *rows, const int32_t *basis, double *matrix)
-{
-    for (int64_t k = 0; k < n; k++)
-        memcpy(matrix + k * n, rows + basis[k] * n, (size_t)n * sizeof(double));
-}
-
 /* The living vertex that goes furthest against sign * e_j; -1 if there is none. */
 static int64_t furthest(const vertex_graph *graph, int64_t j, double sign)
 {
@@ -289,21 +261,16 @@ static int64_t furthest(const vertex_graph *graph, int64_t j, double sign)
 void tighten_box(const vertex_graph *graph, const double *lower, const double *upper, double *low, double *high)
 {
     const int64_t n = graph->n;
-    double matrix[MAX_DIMENSION * MAX_DIMENSION], inverse[MAX_DIMENSION * MAX_DIMENSION];
-    double y[MAX_DIMENSION], direction[MAX_DIMENSION] = {0.0};
+    double inverse[MAX_DIMENSION * MAX_DIMENSION], y[MAX_DIMENSION], direction[MAX_DIMENSION] = {0.0};
     for (int64_t j = 0; j < n; j++)
         for (int side = 0; side < 2; side++) {
             double sign = side == 0 ? 1.0 : -1.0;
             int64_t best = furthest(graph, j, sign);
-            if (best < 0)
-                continue;
-            const int32_t *basis = graph->basis + best * n;
-            gather(n, graph->rows, basis, matrix);
-            if (!invert(n, matrix, inverse))
+            if (best < 0 || !invert_basis(n, graph->rows, graph->basis + best * n, inverse))
                 continue;
             direction[j] = sign;
             multipliers(n, inverse, direction, y);
-            double bound = safe_bound(n, graph->rows, graph->rhs, lower, upper, basis, direction, y);
+            double bound = safe_bound(n, graph->rows, graph->rhs, lower, upper, graph->basis + best * n, direction, y);
             direction[j] = 0.0;
             if (side == 0)
                 low[j] = larger(low[j], bound);
@@ -316,11 +283,10 @@ int64_t fill_table(const polytope *data, int64_t count, const int32_t *basis, co
                    const int32_t *neighbour)
 {
     const int64_t n = data->n, width = n * n + 4 * n;
-    double matrix[MAX_DIMENSION * MAX_DIMENSION], inverse[MAX_DIMENSION * MAX_DIMENSION];
+    double inverse[MAX_DIMENSION * MAX_DIMENSION];
     int64_t singular = 0;
     for (int64_t v = 0; v < count; v++) {
-        gather(n, data->rows, basis + v * n, matrix);
-        if (!invert(n, matrix, inverse)) {
+        if (!invert_basis(n, data->rows, basis + v * n, inverse)) {
             singular++;
             continue;
         }

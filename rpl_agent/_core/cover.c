@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "bend.h"
+#include "likelihood.h"
 
 /* A model is taken for a bowl if its least curvature exceeds this share of its size: its inverse is accurate to 1e-10. */
 #define FLATTEST 1e-4
@@ -74,8 +75,7 @@ static void expand_forms(const likelihood_cover *set, box_model *box)
                         * monomial(set, box->powers[1], set->alpha + set->term[q] * d);
     for (int64_t i = 0; i < set->n; i++) {
         double size = 0.0, *s = box->s + i * d, *M = box->M + i * triangle(d);
-        for (int64_t t = 0; t < set->terms; t++)
-            box->terms[t] = 0.0;
+        zero(set->terms, box->terms);
         for (int64_t e = set->entry_ptr[i]; e < set->entry_ptr[i + 1]; e++) {
             const int64_t m = set->monomial[e];
             size += fabs(set->coefficient[e]) * monomial(set, box->powers[2], set->exponents + m * d);
@@ -84,8 +84,8 @@ static void expand_forms(const likelihood_cover *set, box_model *box)
         }
         box->error[i] = 1e-14 * (1.0 + set->terms) * size;
         box->p[i] = 0.0;
-        for (int64_t j = 0; j < d + triangle(d); j++)
-            *(j < d ? s + j : M + j - d) = 0.0;
+        zero(d, s);
+        zero(triangle(d), M);
         for (int64_t t = 0; t < set->terms; t++) {
             const int64_t *alpha = set->alpha + t * d;
             int64_t degree = 0, first = 0, last = 0;
@@ -106,29 +106,16 @@ static void expand_forms(const likelihood_cover *set, box_model *box)
     }
 }
 
-/* 2 (e - ln(1 + e)) / e^2, rounded down a little. */
-static double phi(double e)
-{
-    return (fabs(e) < 1e-3 ? 1.0 - 2.0 / 3.0 * e : 2.0 * (e - log1p(e)) / (e * e)) * (1.0 - 1e-9);
-}
-
 /* Shares of the windows, the counts K that they give, and how low the mixture may be: `bound`. */
 static void weigh(const likelihood_cover *set, box_model *box)
 {
-    double most = -INFINITY, total = 0.0;
-    for (int64_t w = 0; w < set->windows; w++) {
-        box->shares[w] = set->offsets[w];
-        for (int64_t i = 0; i < set->n; i++)
-            box->shares[w] -= box->at[i] * set->counts[w * set->n + i];
-        most = larger(most, box->shares[w]);
-    }
     for (int64_t w = 0; w < set->windows; w++)
-        total += box->shares[w] = exp(box->shares[w] - most);
+        box->shares[w] = less_dot(set->offsets[w], set->n, box->at, set->counts + w * set->n);
+    normalise(set->windows, box->shares);
     box->bound = set->level;
-    for (int64_t i = 0; i < set->n; i++)
-        box->K[i] = 0.0;
+    zero(set->n, box->K);
     for (int64_t w = 0; w < set->windows; w++) {
-        const double share = box->shares[w] /= total;
+        const double share = box->shares[w];
         if (share > 0.0)
             box->bound += share * log(share) - share * set->offsets[w];
         for (int64_t i = 0; i < set->n; i++)
@@ -153,10 +140,8 @@ static void fit_model(const likelihood_cover *set, box_model *box)
     }
     weigh(set, box);
     box->constant = box->crude = 0.0;
-    for (int64_t j = 0; j < triangle(d); j++)
-        box->H[j] = 0.0;
-    for (int64_t j = 0; j < d; j++)
-        box->linear[j] = 0.0;
+    zero(triangle(d), box->H);
+    zero(d, box->linear);
     for (int64_t i = 0; i < n; i++) {
         const double K = box->K[i], p = box->p[i], most = box->most[i], *s = box->s + i * d;
         if (K > 0.0 && !(most > 0.0))
@@ -170,7 +155,7 @@ static void fit_model(const likelihood_cover *set, box_model *box)
         for (int64_t j = 0; j < d; j++)
             slope += fabs(s[j]) / p;
         const double bend = larger(top - slope, 0.0) + 4.0 * (d * d + 4.0) * UNIT_ROUNDOFF * (1.0 + top);
-        const double kappa = smaller(1.0, bend / larger(slope, 1e-300)), steep = phi(top) * (1.0 - kappa);
+        const double kappa = smaller(1.0, bend / larger(slope, 1e-300)), steep = curvature(top) * (1.0 - kappa);
         box->constant -= K * (box->error[i] / p + 0.5 * steep * bend * slope);
         rounding += K * top;
         for (int64_t j = 0, at = 0; j < d; j++) {
@@ -214,9 +199,7 @@ static bool enclosed(int64_t d, box_model *box, double *ball, double *shape, dou
     }
     /* for any y0, l.y + y'Hy = (y - y0)'H(y - y0) - y0'Hy0 + (l + 2Hy0).y; here the last term is rounding */
     for (int64_t j = 0; j < d; j++) {
-        double turned = 0.0;
-        for (int64_t k = 0; k < d; k++)
-            turned += shape[j * d + k] * ball[k];
+        const double turned = plus_dot(0.0, d, shape + j * d, ball);
         rise += ball[j] * turned;
         missed += fabs(box->linear[j] + 2.0 * turned);
     }

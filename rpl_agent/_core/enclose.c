@@ -28,10 +28,8 @@ double curvature(double excess)
 static void lowered_hessian(const observations *seen, const double *scale, double *lost, double *H)
 {
     const int64_t n = seen->n, r = seen->r;
-    for (int64_t i = 0; i < r * r; i++)
-        H[i] = 0.0;
-    for (int64_t i = 0; i < r; i++)
-        lost[i] = 0.0;
+    zero(r * r, H);
+    zero(r, lost);
     for (int64_t f = 0; f < n; f++) {
         if (scale[f] == 0.0)
             continue;
@@ -56,10 +54,7 @@ static void lowered_hessian(const observations *seen, const double *scale, doubl
 /* The Frobenius norm of a matrix (r, r). */
 static double norm(int64_t r, const double *matrix)
 {
-    double total = 0.0;
-    for (int64_t i = 0; i < r * r; i++)
-        total += matrix[i] * matrix[i];
-    return sqrt(total);
+    return sqrt(plus_dot(0.0, r * r, matrix, matrix));
 }
 
 /* f[m], its relative error, and the gradient of g at m; raises `upper` to f[m]. Returns a bound on the gradient's
@@ -68,8 +63,7 @@ static double first_order(const observations *seen, const double *m, at_center a
 {
     const int64_t n = seen->n, r = seen->r;
     double error = 0.0;
-    for (int64_t c = 0; c < r; c++)
-        gradient[c] = 0.0;
+    zero(r, gradient);
     for (int64_t f = 0; f < n; f++) {
         double value = expression_at(seen, f, m);
         double doubt = (2.0 * r + 8.0) * UNIT_ROUNDOFF * expression_size(seen, f, m) / value;
@@ -122,11 +116,8 @@ static double tighten(const observations *seen, at_center at, const double *cent
 static double completed_square(int64_t r, const double *m, const double *gradient, double room, const double *H,
                                const double *factor, double enlarged, double *step, double *half, double *center)
 {
-    for (int64_t i = 0; i < r; i++) {
-        half[i] = 0.0;
-        for (int64_t j = 0; j <= i; j++)
-            half[i] += factor[i * r + j] * gradient[j];
-    }
+    for (int64_t i = 0; i < r; i++)
+        half[i] = plus_dot(0.0, i + 1, factor + i * r, gradient);
     for (int64_t i = 0; i < r; i++) {
         step[i] = 0.0;
         for (int64_t j = i; j < r; j++)

@@ -5,8 +5,7 @@
 void coordinates(const parameter_chart *chart, int64_t count, const double *points, double *out)
 {
     for (int64_t i = 0; i < count; i++, points += chart->k, out += chart->r) {
-        for (int64_t c = 0; c < chart->r; c++)
-            out[c] = 0.0;
+        zero(chart->r, out);
         add_coordinates(chart, points, out);
     }
 }
@@ -44,8 +43,7 @@ void velocities(const parameter_chart *chart, const double *z, int64_t count, co
     for (int64_t i = 0; i < count; i++, rays += k, out += r) {
         for (int64_t j = 0; j < k; j++)
             place[j] = z[j] + t[i] * rays[j];
-        for (int64_t c = 0; c < r; c++)
-            out[c] = 0.0;
+        zero(r, out);
         for (int64_t j = 0; j < k; j++) {
             jacobian_column(chart, place, j, column, 1);
             for (int64_t c = 0; c < r; c++)
@@ -62,9 +60,7 @@ static bool cholesky(int64_t k, const double *matrix, double *factor)
     bool positive = true;
     for (int64_t i = 0; i < k; i++)
         for (int64_t j = 0; j <= i; j++) {
-            double total = matrix[i * k + j];
-            for (int64_t l = 0; l < j; l++)
-                total -= factor[i * k + l] * factor[j * k + l];
+            double total = less_dot(matrix[i * k + j], j, factor + i * k, factor + j * k);
             if (i == j) {
                 positive = positive && 0.0 < total && total < INFINITY;
                 factor[i * k + i] = sqrt(larger(total, 1e-300));
@@ -118,12 +114,8 @@ double factor_defect(int64_t r, const double *matrix, const double *factor, doub
 static void solve_positive(int64_t k, const double *matrix, const double *right, double *factor, double *out)
 {
     cholesky(k, matrix, factor);
-    for (int64_t i = 0; i < k; i++) {
-        double total = right[i];
-        for (int64_t l = 0; l < i; l++)
-            total -= factor[i * k + l] * out[l];
-        out[i] = total / factor[i * k + i];
-    }
+    for (int64_t i = 0; i < k; i++)
+        out[i] = less_dot(right[i], i, factor + i * k, out) / factor[i * k + i];
     for (int64_t i = k - 1; i >= 0; i--) {
         double total = out[i];
         for (int64_t l = i + 1; l < k; l++)
@@ -136,10 +128,7 @@ static void solve_positive(int64_t k, const double *matrix, const double *right,
 /* b_i - A_i.z of a row of the domain. */
 static double slack_of(const parameter_chart *chart, int64_t i, const double *z)
 {
-    double slack = chart->b[i];
-    for (int64_t j = 0; j < chart->k; j++)
-        slack -= chart->A[i * chart->k + j] * z[j];
-    return slack;
+    return less_dot(chart->b[i], chart->k, chart->A + i * chart->k, z);
 }
 
 double penalised(const parameter_chart *chart, const observations *seen, double barrier, const double *z, double *x)
@@ -165,10 +154,8 @@ double penalised(const parameter_chart *chart, const observations *seen, double 
 static void derivatives_in_x(const observations *seen, const double *x, double *gradient, double *curvature)
 {
     const int64_t r = seen->r;
-    for (int64_t c = 0; c < r; c++)
-        gradient[c] = 0.0;
-    for (int64_t c = 0; c < r * r; c++)
-        curvature[c] = 0.0;
+    zero(r, gradient);
+    zero(r * r, curvature);
     for (int64_t f = 0; f < seen->n; f++) {
         const double *w = seen->weights + f * r;
         double probability = expression_at(seen, f, x);
@@ -235,9 +222,7 @@ double newton(const parameter_chart *chart, const observations *seen, double bar
     derivatives(chart, seen, barrier, z, x, rest, gradient, information, precision);
     for (int64_t taken = 0; taken < steps; taken++) {
         solve_positive(k, precision, gradient, factor, step);
-        decrease = 0.0;
-        for (int64_t i = 0; i < k; i++)
-            decrease += gradient[i] * step[i];
+        decrease = plus_dot(0.0, k, gradient, step);
         if (decrease < tolerance)
             break;
         double length = 1.0, trial = INFINITY;
@@ -264,7 +249,7 @@ double newton(const parameter_chart *chart, const observations *seen, double bar
 static double penalised_sum(const parameter_chart *chart, const observations *seen, const double *offsets,
                             double barrier, const double *x, double *shares, double *mixed)
 {
-    double value = 0.0, most = -INFINITY, total = 0.0;
+    double value = 0.0;
     for (int64_t i = 0; i < chart->rows; i++) {
         double slack = slack_of(chart, i, x);
         if (!(slack > 0.0))
@@ -277,22 +262,14 @@ static double penalised_sum(const parameter_chart *chart, const observations *se
             return INFINITY;
         mixed[f] = log(probability);
     }
-    for (int64_t j = 0; j < seen->windows; j++) {
-        shares[j] = offsets[j];
-        for (int64_t f = 0; f < seen->n; f++)
-            shares[j] -= seen->counts[j * seen->n + f] * mixed[f];
-        most = larger(most, shares[j]);
-    }
     for (int64_t j = 0; j < seen->windows; j++)
-        total += shares[j] = exp(shares[j] - most);
-    for (int64_t f = 0; f < seen->n; f++)
-        mixed[f] = 0.0;
-    for (int64_t j = 0; j < seen->windows; j++) {
-        shares[j] /= total;
+        shares[j] = less_dot(offsets[j], seen->n, seen->counts + j * seen->n, mixed);
+    value += normalise(seen->windows, shares);
+    zero(seen->n, mixed);
+    for (int64_t j = 0; j < seen->windows; j++)
         for (int64_t f = 0; f < seen->n; f++)
             mixed[f] += shares[j] * seen->counts[j * seen->n + f];
-    }
-    return value + most + log(total);
+    return value;
 }
 
 /* Adds the windows' spread to the curvature (k, k): the sum of shares_j d_j d_j', where d_j = sum_f (mixed_f - K_jf)
@@ -302,8 +279,7 @@ static void add_spread(const observations *seen, const double *x, const double *
 {
     const int64_t r = seen->r;
     for (int64_t j = 0; j < seen->windows; j++) {
-        for (int64_t c = 0; c < r; c++)
-            slope[c] = 0.0;
+        zero(r, slope);
         for (int64_t f = 0; f < seen->n; f++) {
             double amount = (mixed[f] - seen->counts[j * seen->n + f]) / expression_at(seen, f, x);
             for (int64_t c = 0; c < r; c++)
@@ -320,15 +296,11 @@ static double largest_step(const parameter_chart *chart, const observations *see
 {
     double least = INFINITY;
     for (int64_t i = 0; i < chart->rows; i++) {
-        double used = 0.0;
-        for (int64_t c = 0; c < chart->k; c++)
-            used -= chart->A[i * chart->k + c] * step[c];
+        double used = less_dot(0.0, chart->k, chart->A + i * chart->k, step);
         least = used > 0.0 ? smaller(least, slack_of(chart, i, x) / used) : least;
     }
     for (int64_t f = 0; f < seen->n; f++) {
-        double used = 0.0;
-        for (int64_t c = 0; c < seen->r; c++)
-            used += seen->weights[f * seen->r + c] * step[c];
+        double used = plus_dot(0.0, seen->r, seen->weights + f * seen->r, step);
         least = used > 0.0 ? smaller(least, expression_at(seen, f, x) / used) : least;
     }
     return smaller(1.0, 0.99 * least);
@@ -351,9 +323,7 @@ void newton_of_sum(const parameter_chart *chart, const observations *seen, const
             for (int64_t i = 0; i < k; i++) /* directions without data or rows nearby: any curvature will do */
                 precision[i * k + i] *= 1.0 + ridge;
         solve_positive(k, precision, gradient, factor, step);
-        double decrease = 0.0, length = largest_step(chart, seen, x, step), trial = INFINITY;
-        for (int64_t i = 0; i < k; i++)
-            decrease += gradient[i] * step[i];
+        double decrease = plus_dot(0.0, k, gradient, step), length = largest_step(chart, seen, x, step), trial = INFINITY;
         if (!(decrease > tolerance))
             break;
         for (; length > 1e-12; length *= 0.5) {

@@ -5,8 +5,7 @@
 static void row_gradient(const point_model *m, int64_t r, const double *v, const double *g, double *out)
 {
     const int64_t d = m->d;
-    for (int64_t k = 0; k < d; k++)
-        out[k] = 0.0;
+    zero(d, out);
     for (int64_t t = m->rows->row_ptr[r]; t < m->rows->row_ptr[r + 1]; t++) {
         const int64_t f = m->rows->expression[t], i = m->rows->successor[t];
         for (int64_t k = 0; k < d; k++)

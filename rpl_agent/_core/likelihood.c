@@ -12,8 +12,7 @@
 static void log_likelihoods_at(const observations *seen, const double *x, double *out)
 {
     const int64_t n = seen->n;
-    for (int64_t j = 0; j < seen->windows; j++)
-        out[j] = 0.0;
+    zero(seen->windows, out);
     for (int64_t f = 0; f < n; f++) {
         double value = expression_at(seen, f, x), logarithm = value > 0.0 ? log(value) : -INFINITY;
         for (int64_t j = 0; j < seen->windows; j++)
@@ -28,8 +27,7 @@ void log_likelihoods(const observations *seen, int64_t count, const double *poin
         log_likelihoods_at(seen, points + i * seen->r, out + i * seen->windows);
 }
 
-/* Terms (windows) become their shares of sum_j e^terms_j, whose logarithm is returned; where it is infinite, 0. */
-static double normalise(int64_t windows, double *terms)
+double normalise(int64_t windows, double *terms)
 {
     double largest = -INFINITY, total = 0.0;
     for (int64_t j = 0; j < windows; j++)
@@ -55,8 +53,7 @@ void tangents(const observations *seen, const double *offsets, int64_t count, co
         for (int64_t j = 0; j < windows; j++)
             shares[j] += offsets[j];
         values[i] = normalise(windows, shares);
-        for (int64_t c = 0; c < r; c++)
-            gradients[c] = 0.0;
+        zero(r, gradients);
         if (!(fabs(values[i]) < INFINITY))
             continue;
         for (int64_t f = 0; f < n; f++) {
@@ -111,12 +108,6 @@ static void complete_forms(int64_t r, double *quadratic, double *cubic)
         }
 }
 
-static void zero(int64_t count, double *array)
-{
-    for (int64_t i = 0; i < count; i++)
-        array[i] = 0.0;
-}
-
 void expand_likelihoods(const observations *seen, const double *x, double *scratch, double *value, double *linear,
                         double *quadratic, double *cubic, double *size)
 {
@@ -156,9 +147,7 @@ double largest_ratio(const observations *seen, const double *x, const double *fa
     for (int64_t f = 0; f < seen->n; f++) {
         double probability = expression_at(seen, f, x), form = 0.0;
         for (int64_t c = 0; c < r; c++) {
-            double entry = 0.0;
-            for (int64_t d = 0; d < r; d++)
-                entry += factor[c * r + d] * seen->weights[f * r + d];
+            double entry = plus_dot(0.0, r, factor + c * r, seen->weights + f * r);
             form += entry * entry;
         }
         largest = larger(largest, form / (probability * probability));
@@ -195,9 +184,7 @@ INLINE double half_form(int64_t k, const double *matrix, const double *step)
 {
     double total = 0.0;
     for (int64_t c = 0; c < k; c++) {
-        double inner = 0.0;
-        for (int64_t d = 0; d < c; d++)
-            inner += matrix[c * k + d] * step[d];
+        double inner = plus_dot(0.0, c, matrix + c * k, step);
         total += (2.0 * inner + matrix[c * k + c] * step[c]) * step[c];
     }
     return total;
@@ -265,9 +252,7 @@ int64_t particles_inside(const parameter_chart *chart, int64_t count, const doub
         double room = chart->b[row], width2 = 0.0;
         for (int64_t j = 0; j < k; j++) {
             room -= A[j] * mean[j];
-            double moved = 0.0;
-            for (int64_t l = 0; l < k; l++)
-                moved += factor[j * k + l] * A[l];
+            double moved = plus_dot(0.0, k, factor + j * k, A);
             width2 += moved * moved;
         }
         near[row] = room <= 0.0 || room * room < longest2 * width2;
@@ -280,14 +265,8 @@ int64_t particles_inside(const parameter_chart *chart, int64_t count, const doub
             for (int64_t j = 0; j < k; j++)
                 point[j] += normals[l] * factor[l * k + j];
         bool inside = true;
-        for (int64_t row = 0; row < chart->rows && inside; row++) {
-            if (!near[row])
-                continue;
-            double total = 0.0;
-            for (int64_t j = 0; j < k; j++)
-                total += chart->A[row * k + j] * point[j];
-            inside = !(total > chart->b[row]);
-        }
+        for (int64_t row = 0; row < chart->rows && inside; row++)
+            inside = !near[row] || !(plus_dot(0.0, k, chart->A + row * k, point) > chart->b[row]);
         found += inside;
     }
     return found;

@@ -7,10 +7,7 @@
 /* f[x] = constant_f + weights_f.x. */
 INLINE double expression_at(const observations *seen, int64_t f, const double *x)
 {
-    double value = seen->constant[f];
-    for (int64_t c = 0; c < seen->r; c++)
-        value += seen->weights[f * seen->r + c] * x[c];
-    return value;
+    return plus_dot(seen->constant[f], seen->r, seen->weights + f * seen->r, x);
 }
 
 /* |constant_f| + |weights_f|.|x|: what the rounding of f[x] is a multiple of. */
@@ -21,6 +18,9 @@ INLINE double expression_size(const observations *seen, int64_t f, const double 
         size += fabs(seen->weights[f * seen->r + c] * x[c]);
     return size;
 }
+
+/* Terms (windows) become their shares of sum_j e^terms_j, whose logarithm is returned; where it is infinite, 0. */
+double normalise(int64_t windows, double *terms);
 
 /* Adds x(z) to out (r). */
 INLINE void add_coordinates(const parameter_chart *chart, const double *z, double *out)

@@ -1,61 +1,25 @@
 /* Support queries of products of distributions, each bounded by intervals. */
-#include <math.h>
-#include <stdlib.h>
+#include "support.h"
 
-#include "core.h"
-
-/* Blocks up to this size are sorted by insertion. */
-#define SHORT 16
-
-/* One coordinate of a block: what its mass costs, and its place. */
-typedef struct {
-    double cost;
-    double place;
-} slot;
-
-/* By cost, then by place. */
-static int compare(const void *first, const void *second)
-{
-    const slot *a = first, *b = second;
-    if (a->cost != b->cost)
-        return a->cost < b->cost ? -1 : 1;
-    return (a->place > b->place) - (a->place < b->place);
-}
-
-static void sort_slots(int64_t n, slot *slots)
-{
-    if (n > SHORT) {
-        qsort(slots, (size_t)n, sizeof(slot), compare);
-        return;
-    }
-    for (int64_t i = 1; i < n; i++) {
-        slot moved = slots[i];
-        int64_t j = i;
-        for (; j > 0 && slots[j - 1].cost > moved.cost; j--)
-            slots[j] = slots[j - 1];
-        slots[j] = moved;
-    }
-}
-
-/* Adds to *total the minimum of sum_j cost_j x_j over block k, whose slots (n) are given in their order, and to *size
- * what its rounding is a multiple of. Water-filling: the last probability, 1 - sum x, has cost 0; mass goes to the
- * cheapest coordinates first. */
-static void fill_block(const interval_blocks *blocks, int64_t k, int64_t n, slot *slots, double largest, double *total,
-                       double *size)
+/* Adds to *total the minimum of sum_j cost_j x_j over block k, whose slots (n) have the costs as keys, and to *size what its
+ * rounding is a multiple of. Water-filling: the last probability, 1 - sum x, has cost 0; mass goes to the cheapest
+ * coordinates first. */
+static void fill_block(const interval_blocks *blocks, int64_t k, int64_t n, ranked *slots, double largest,
+                       double *total, double *size)
 {
     const double *lower = blocks->lower + blocks->block_ptr[k], *upper = blocks->upper + blocks->block_ptr[k];
     double last = blocks->rest_lower[k], rest = 1.0;
     for (int64_t j = 0; j < n; j++) {
         double low = j == n - 1 ? last : lower[j];
         rest -= low;
-        *total += slots[j].cost * low;
+        *total += slots[j].key * low;
     }
-    sort_slots(n, slots);
+    sort_ranked(n, slots);
     for (int64_t i = 0; i < n && rest > 0.0; i++) {
         int64_t j = (int64_t)slots[i].place;
         double width = j == n - 1 ? blocks->rest_upper[k] - last : upper[j] - lower[j];
         double share = rest <= width ? rest : width;
-        *total += slots[i].cost * share;
+        *total += slots[i].key * share;
         rest -= share;
     }
     /* Probabilities are accurate to n u, and mass that no bound has room for is rounding too. */
@@ -65,17 +29,17 @@ static void fill_block(const interval_blocks *blocks, int64_t k, int64_t n, slot
 void minimize_interval_blocks(const interval_blocks *blocks, int64_t count, const int64_t *indptr,
                               const int64_t *indices, const double *data, double *scratch, double *out)
 {
-    slot *slots = (slot *)scratch;
+    ranked *slots = (ranked *)scratch;
     for (int64_t i = 0; i < count; i++) {
         double total = 0.0, size = 0.0;
         for (int64_t at = indptr[i]; at < indptr[i + 1];) {
             int64_t k = blocks->block_of[indices[at]], first = blocks->block_ptr[k];
             int64_t n = blocks->block_ptr[k + 1] - first + 1;
             for (int64_t j = 0; j < n; j++)
-                slots[j] = (slot){0.0, (double)j};
+                slots[j] = (ranked){0.0, (double)j};
             double largest = 0.0;
             for (; at < indptr[i + 1] && blocks->block_of[indices[at]] == k; at++) {
-                slots[indices[at] - first].cost = data[at];
+                slots[indices[at] - first].key = data[at];
                 largest = fmax(largest, fabs(data[at]));
             }
             if (blocks->closed[k])

@@ -18,12 +18,38 @@
  * computed once per vertex, min c.x >= -p.b - |c|.e - q.mass, less the rounding of this sum itself. That costs one
  * product with G per query. Hence neither the inverse of a basis nor the table need be accurate: they decide how
  * tight an answer is, never whether it is a bound. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "support.h"
 
 /* The smallest rate of change along an edge that the ratio test divides by. */
 #define PIVOT_TOLERANCE 1e-11
+/* Up to this many are sorted by insertion. */
+#define SHORT 16
+
+static int compare(const void *first, const void *second)
+{
+    const ranked *a = first, *b = second;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return (a->place > b->place) - (a->place < b->place);
+}
+
+void sort_ranked(int64_t count, ranked *items)
+{
+    if (count > SHORT) {
+        qsort(items, (size_t)count, sizeof *items, compare);
+        return;
+    }
+    for (int64_t i = 1; i < count; i++) {
+        ranked moved = items[i];
+        int64_t j = i;
+        for (; j > 0 && items[j - 1].key > moved.key; j--)
+            items[j] = items[j - 1];
+        items[j] = moved;
+    }
+}
 
 /* ---------------------------------------------------------------------- boxes and ellipsoids */
 
@@ -123,6 +149,14 @@ bool invert(int64_t n, double *matrix, double *inverse)
     return true;
 }
 
+bool invert_basis(int64_t n, const double *rows, const int32_t *basis, double *inverse)
+{
+    double matrix[MAX_DIMENSION * MAX_DIMENSION];
+    for (int64_t k = 0; k < n; k++)
+        memcpy(matrix + k * n, rows + basis[k] * n, (size_t)n * sizeof *matrix);
+    return invert(n, matrix, inverse);
+}
+
 void write_record(const polytope *data, int64_t vertex, const int32_t *basis, const double *inverse,
                   const double *point)
 {
@@ -158,11 +192,8 @@ int64_t multipliers(int64_t n, const double *inverse, const double *direction, d
     int64_t worst = -1;
     double largest = 0.0;
     for (int64_t k = 0; k < n; k++) {
-        double total = 0.0;
-        for (int64_t j = 0; j < n; j++)
-            total -= inverse[k * n + j] * direction[j];
-        y[k] = total;
-        largest = larger(largest, fabs(total));
+        y[k] = less_dot(0.0, n, inverse + k * n, direction);
+        largest = larger(largest, fabs(y[k]));
     }
     double threshold = -DUAL_TOLERANCE * largest;
     for (int64_t k = 0; k < n; k++)
@@ -196,9 +227,7 @@ static int64_t entering_row(const polytope *data, const corner *at, int64_t leav
     int64_t entering = -1;
     for (int64_t i = 0; i < data->m; i++) {
         const double *row = data->rows + i * n;
-        double rate = 0.0;
-        for (int64_t j = 0; j < n; j++)
-            rate -= row[j] * at->inverse[leaving * n + j];
+        double rate = less_dot(0.0, n, row, at->inverse + leaving * n);
         if (rate <= PIVOT_TOLERANCE)
             continue;
         bool in_basis = false;
@@ -206,10 +235,7 @@ static int64_t entering_row(const polytope *data, const corner *at, int64_t leav
             in_basis = in_basis || at->basis[k] == i;
         if (in_basis)
             continue;
-        double gap = data->loose[i];
-        for (int64_t j = 0; j < n; j++)
-            gap -= row[j] * at->point[j];
-        double step = larger(gap, 0.0) / rate;
+        double step = larger(less_dot(data->loose[i], n, row, at->point), 0.0) / rate;
         if (step < best || (step == best && rate > best_rate)) {
             best = step;
             best_rate = rate;
@@ -223,7 +249,6 @@ static int64_t entering_row(const polytope *data, const corner *at, int64_t leav
 static bool pivot(const polytope *data, corner *at, int64_t leaving, int64_t entering)
 {
     const int64_t n = data->n;
-    double matrix[MAX_DIMENSION * MAX_DIMENSION];
     at->basis[leaving] = (int32_t)entering;
     for (int64_t k = 1; k < n; k++) {
         int32_t value = at->basis[k];
@@ -232,9 +257,7 @@ static bool pivot(const polytope *data, corner *at, int64_t leaving, int64_t ent
             at->basis[i + 1] = at->basis[i];
         at->basis[i + 1] = value;
     }
-    for (int64_t k = 0; k < n; k++)
-        memcpy(matrix + k * n, data->rows + at->basis[k] * n, n * sizeof *matrix);
-    if (!invert(n, matrix, at->inverse))
+    if (!invert_basis(n, data->rows, at->basis, at->inverse))
         return false;
     for (int64_t j = 0; j < n; j++) {
         at->point[j] = 0.0;

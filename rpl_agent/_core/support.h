@@ -19,6 +19,34 @@
 INLINE double larger(double a, double b) { return b > a ? b : a; }
 INLINE double smaller(double a, double b) { return b < a ? b : a; }
 
+/* start + a.b (n), in this order. */
+INLINE double plus_dot(double start, int64_t n, const double *a, const double *b)
+{
+    for (int64_t j = 0; j < n; j++)
+        start += a[j] * b[j];
+    return start;
+}
+
+/* start - a.b (n), in this order. */
+INLINE double less_dot(double start, int64_t n, const double *a, const double *b)
+{
+    return -plus_dot(-start, n, a, b);
+}
+
+INLINE void zero(int64_t count, double *array)
+{
+    for (int64_t i = 0; i < count; i++)
+        array[i] = 0.0;
+}
+
+/* A number, and whose it is. */
+typedef struct ranked {
+    double key, place;
+} ranked;
+
+/* By key, then by place, in which they are on entry. */
+void sort_ranked(int64_t count, ranked *items);
+
 /* States between the stages of `fetch_ahead`. */
 #define AHEAD 8
 
@@ -139,6 +167,9 @@ double safe_bound(int64_t n, const double *rows, const double *rhs, const double
 
 /* Inverts matrix (n, n), which is overwritten, into inverse *transposed*; false where it is singular. */
 bool invert(int64_t n, double *matrix, double *inverse);
+
+/* The same for the rows of a basis (n), as a matrix. */
+bool invert_basis(int64_t n, const double *rows, const int32_t *basis, double *inverse);
 
 /* y = -B^-T c; the index of the most negative one beyond tolerance, or -1 at an optimal vertex. */
 int64_t multipliers(int64_t n, const double *inverse, const double *direction, double *y);
