@@ -101,6 +101,7 @@ def rounding(observed: Observations, x: np.ndarray) -> float:
 
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
+LOG_2PI = float(np.log(2 * np.pi))
 #: Particles per window by dimension (last entry: and above). Two dimensions include the polynomial models, which have
 #: no Gaussian to fall back on if the data before the mark were unlucky; only particles near the fit are expensive.
 PARTICLES = (128, 128, 2048, 2048, 4096, 16384)
@@ -131,29 +132,26 @@ def closed_form(prior: Gaussian | Uniform, observed: Observations, chart: Parame
     """Lower bound on ln Q for f affine in z, all of ``observed`` seen; the ball is around the point m of ``center``."""
     m, d = center.z, chart.dimension
     constant, weights, counts = observed.constant, observed.weights, observed.counts
-    prior_precision = prior.precision if isinstance(prior, Gaussian) else np.zeros((d, d))
     values = constant + weights @ m
-    information = (weights * (counts / values**2)[:, None]).T @ weights
-    precision = information + prior_precision
-    if isinstance(prior, Uniform):
-        precision = precision + (center.precision - center.information)  # the barrier: D is bounded
+    squares = values**2
+    own = prior.precision if isinstance(prior, Gaussian) else center.precision - center.information  # D is bounded
+    precision = (weights * (counts / squares)[:, None]).T @ weights + own
     inverse = np.linalg.inv(precision)
-    q = quadratic_forms(weights, inverse) / values**2
+    q = quadratic_forms(weights, inverse) / squares
     reach = quadratic_forms(chart.A, inverse)
     slack = chart.b - chart.A @ m
     with np.errstate(divide="ignore"):
         limit = min(float((slack**2 / reach).min(initial=np.inf)), LARGEST_RATIO / float(q.max(initial=1e-300)))
-    log_det, whole = float(np.linalg.slogdet(precision)[1]), d * np.log(2 * np.pi)
-    likelihood, q2 = float(counts @ np.log(values)), q**2
+    log_det, whole = float(np.linalg.slogdet(precision)[1]), d * LOG_2PI
+    likelihood, q2, best = float(counts @ np.log(values)), q**2, -np.inf
     if isinstance(prior, Gaussian):
-        offset, density = m - prior.mean, 0.5 * (float(np.linalg.slogdet(prior_precision)[1]) - whole)
-        distance, spread = float(offset @ prior_precision @ offset), float(np.sum(prior_precision * inverse))
+        offset, density = m - prior.mean, 0.5 * (float(np.linalg.slogdet(own)[1]) - whole)
+        distance, spread = float(offset @ own @ offset), float(np.sum(own * inverse))
     else:
         density, distance, spread = -prior.log_volume, 0.0, 0.0
-    best = -np.inf
     for radius2 in sorted({min(limit * (1 - 1e-9), r2) for r2 in (d + 2.0, d + 6.0, 2.0 * d + 14.0, 3.0 * d + 30.0)}):
-        mass, mu2, mu4 = _truncated_moments(d, radius2)
-        entropy = 0.5 * whole + np.log(mass) + 0.5 * d * mu2 - 0.5 * log_det
+        log_mass, mu2, mu4 = _truncated_moments(d, radius2)
+        entropy = 0.5 * whole + log_mass + 0.5 * d * mu2 - 0.5 * log_det
         curvature = 0.5 * float(counts @ (q * mu2 + q2 * mu4 / (2.0 * (1.0 - q * radius2))))
         log_w = density - 0.5 * (distance + mu2 * spread)
         best = max(best, likelihood - curvature + log_w + entropy)
@@ -274,9 +272,9 @@ def log_mixture(
 
 @lru_cache
 def _truncated_moments(d: int, radius2: float) -> tuple[float, float, float]:
-    """P(|u|² ≤ R²) and the second and fourth moment of a coordinate given that, u standard Gaussian."""
-    mass = scipy.special.chdtr(d, radius2)
-    return mass, scipy.special.chdtr(d + 2, radius2) / mass, 3.0 * scipy.special.chdtr(d + 4, radius2) / mass
+    """ln P(|u|² ≤ R²) and the second and fourth moment of a coordinate given that, u standard Gaussian."""
+    mass, second, fourth = (scipy.special.chdtr(d + more, radius2) for more in (0, 2, 4))
+    return float(np.log(mass)), float(second / mass), float(3.0 * fourth / mass)
 
 
 def bounding_box(chart: ParameterChart) -> tuple[np.ndarray, np.ndarray]:

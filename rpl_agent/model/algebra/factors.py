@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import gcd, lcm, log
+from typing import Any
 
 import numpy as np
 import scipy
@@ -38,6 +39,8 @@ DENOMINATORS = (1_000, 100_000)
 VANISHING = 1e-9
 #: Roots closer to each other than this share of the largest may be equal.
 CLOSE_ROOTS = 0.1
+#: Numbers of powers up to which a dense matrix is faster than a sparse one.
+DENSE = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +56,10 @@ class Factors:
         return np.asarray((self._collected @ np.asarray(successes, dtype=np.float64).T).T)
 
     @cached_property
-    def _collected(self) -> scipy.sparse.csr_array:
-        """(n, F) the powers, transposed."""
-        return scipy.sparse.csr_array(self.powers.T, dtype=np.float64)
+    def _collected(self) -> Any:
+        """(n, F) the powers, transposed; sums of whole numbers are exact in any order, so a few of them are dense."""
+        found = scipy.sparse.csr_array(self.powers.T, dtype=np.float64)
+        return found.toarray() if found.shape[0] * found.shape[1] <= DENSE else found
 
     def scale(self, expressions: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
         """Bounds on Σ K_f log_scale_f over some expressions (k,) with counts K (k,), rounding included."""
