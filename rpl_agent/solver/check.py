@@ -137,15 +137,16 @@ def _shape(solution: Solution) -> list[str]:
     for side, values in (("lower", low), ("upper", high)):
         if values.shape != wanted or values.dtype != np.float64:
             return [f"{side} values have shape {values.shape} and type {values.dtype}, not {wanted} floats"]
-        if np.isnan(values.min()):
-            return [f"{side} is NaN in {_name(problem, np.isnan(values))}"]
-    # Written so that a NaN bracket fails.
     ends = low[..., start].flat[-1], high[..., start].flat[-1]
-    issues = []
-    if not (solution.lower <= ends[0] and solution.upper >= ends[1]):
-        issues.append("the bracket at the initial state is tighter than the values")
     low, high = (values if values.strides[0] else values[:1] for values in (low, high))  # `claiming_nothing`
     most, least = low.max(), high.min()
+    for side, values, end in (("lower", low, most), ("upper", high, least)):
+        if np.isnan(end):
+            return [f"{side} is NaN in {_name(problem, np.isnan(values))}"]
+    issues = []
+    # Written so that a NaN bracket fails.
+    if not (solution.lower <= ends[0] and solution.upper >= ends[1]):
+        issues.append("the bracket at the initial state is tighter than the values")
     if least == -np.inf:
         issues.append(f"upper is -inf in {_name(problem, np.isneginf(high))}")
     sums_up = not (problem.is_reach or problem.discounted or horizon is not None)
