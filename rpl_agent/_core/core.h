@@ -212,8 +212,10 @@ void state_images(int64_t count, const double *totals, const int64_t *state_ptr,
 /* Whether one of these values (count) is such a number. */
 bool any_faint(int64_t count, const double *values);
 
+/* ---------------------------------------------------------------------- horizon.c: finite horizons */
+
 /* out[k] (S) = bounds of T values[k] from one side for k < steps, of states that are not decided. The agent is free, draws
- * by the game's weights, or plays the rows given[k * stride] (S). Scratch: numbers (R + S). */
+ * by the game's weights, or plays the rows given[k * stride] (S). Scratch: numbers (9 R + 2 S; R + S for one step). */
 void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
                     const int64_t *given OPTIONAL, int64_t stride, const double *values, double *out, double *numbers,
                     const scratch *space);

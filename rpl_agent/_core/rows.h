@@ -76,35 +76,45 @@ bool largest_finite(int64_t a, int64_t b, const double *values, bool maximise, c
 double hull_bound(int64_t a, int64_t b, const double *values, double cap, bool maximise, bool upward,
                   const interval_rows *in, entry *entries);
 
-/* The bound of a row with two successors of finite values x and y and bounds f, g, in closed form. The share of the
- * larger value carries a relative error only, so a share of 0 gives an exact result. */
+/* Nature's value from low to high (maximise: from high to low) moved by a share of the way, rounded to a side, without
+ * branches: shares carry a relative error only, so that one of 0 gives an exact result. `missing`: a share that nobody
+ * decides. */
+INLINE double share_bound(double low, double high, double share, double missing, bool maximise, bool upward)
+{
+    const double span = high - low, total = share * span, sum = maximise ? high - total : low + total;
+    double error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * fabs(sum) + FAINT) + missing * span;
+    error = share > 0.0 ? error : 0.0;
+    double result = upward ? sum + error : sum - error;
+    result = result > high ? high : result;
+    return result < low ? low : result;
+}
+
+/* The share of the successor that nature avoids in a row with two, `far`: as little as its own lower bound and the other's
+ * upper bound allow; *missing: by how much bounds miss a distribution, by rounding. */
+INLINE double pair_share(double lower_near, double upper_near, double lower_far, double upper_far, double *missing)
+{
+    const double share = larger(lower_far, 1.0 - upper_near), most = smaller(upper_far, 1.0 - lower_near);
+    *missing = larger(share - most, 0.0);
+    return share;
+}
+
+/* Whether such a row leads there only. Beside 1e-20, 1 is 1 - 1e-20, rounded. */
+INLINE bool is_certain(double lower_near, double upper_near, double lower_far)
+{
+    return !(upper_near > 0.0) || (lower_far >= 1.0 && !(lower_near > 0.0));
+}
+
+/* The bound of a row with two successors of finite values x and y and bounds f, g, in closed form. */
 INLINE double pair_bound(double x, double y, int32_t f, int32_t g, const double *lower, const double *upper,
                          bool maximise, bool upward)
 {
-    if (maximise) {
-        x = -x;
-        y = -y;
-    }
     /* which one is larger is not foreseeable: numbers are selected, not branches */
-    int32_t first = -(int32_t)(x < y), below = g ^ ((f ^ g) & first), above = f ^ ((f ^ g) & first);
-    double low = x < y ? x : y, high = x >= y ? x : y, span = fabs(x - y);
-    double lower_low = lower[below], upper_low = upper[below], lower_high = lower[above], upper_high = upper[above];
-    /* the larger value gets as little as its own lower bound and the other's upper bound allow */
-    double share = larger(lower_high, 1.0 - upper_low), most = smaller(upper_high, 1.0 - lower_low);
-    double total = share * span, result = low + total, error = 0.0;
-    if ((share > 0.0) & (span > 0.0)) {
-        error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * fabs(result) + FAINT);
-        if (share > most) /* bounds that miss a distribution by rounding */
-            error += (share - most) * span;
-    }
-    if (!(upper_low > 0.0) || (lower_high >= 1.0 && !(lower_low > 0.0))) { /* beside 1e-20, 1 is 1 - 1e-20, rounded */
-        result = high;
-        error = 0.0;
-    }
-    result = upward == maximise ? result - error : result + error;
-    result = result > high ? high : result;
-    result = result < low ? low : result;
-    return maximise ? -result : result;
+    int32_t first = -(int32_t)(maximise ? x > y : x < y), near = g ^ ((f ^ g) & first), far = f ^ ((f ^ g) & first);
+    double low = x < y ? x : y, high = x < y ? y : x, missing;
+    double share = pair_share(lower[near], upper[near], lower[far], upper[far], &missing);
+    if (is_certain(lower[near], upper[near], lower[far]))
+        return maximise ? low : high;
+    return share_bound(low, high, share, missing, maximise, upward);
 }
 
 /* `row_bound` of an interval model. */
@@ -129,12 +139,34 @@ INLINE double point_mean(int64_t n, double low, double high, double total, bool 
     return upward != maximise ? smaller(result + error, high) : smaller(larger(result - error, low), high);
 }
 
+/* Successors of a row that are read into registers. */
+#define FEW 4
+
+/* The mean of n <= FEW successors that all have probability and different finite values; else NaN. */
+INLINE double few_bound(int n, const int32_t *successor, const int32_t *expression, const double *values, const double *p,
+                        bool maximise, bool upward)
+{
+    const double sign = maximise ? -1.0 : 1.0;
+    double x[FEW], least = INFINITY, most = -INFINITY, rarest = 1.0, total = 0.0;
+    for (int i = 0; i < n; i++) {
+        x[i] = sign * values[successor[i]];
+        least = smaller(least, x[i]);
+        most = larger(most, x[i]);
+        rarest = smaller(rarest, p[expression[i]]);
+    }
+    for (int i = 0; i < n; i++)
+        total += p[expression[i]] * (x[i] - least);
+    if (rarest > 0.0 && -INFINITY < least && least < most && most < INFINITY)
+        return sign * point_mean(n, least, most, total, maximise, upward);
+    return NAN;
+}
+
 /* `row_bound` of a known MDP: inf where an infinite value has probability. */
 INLINE double point_bound(int64_t a, int64_t b, const double *values, bool maximise, bool upward,
                           const interval_rows *in)
 {
     const double *p = in->lower, sign = maximise ? -1.0 : 1.0;
-    double low = INFINITY, high = -INFINITY;
+    double low = INFINITY, high = -INFINITY, few = NAN;
     bool infinite = false;
     if (b - a == 1)
         return values[in->successor[a]];
@@ -144,15 +176,12 @@ INLINE double point_bound(int64_t a, int64_t b, const double *values, bool maxim
         if (p[f] > 0.0 && p[g] > 0.0 && x != y && fabs(x) < INFINITY && fabs(y) < INFINITY)
             return pair_bound(x, y, f, g, p, p, maximise, upward);
     }
-    if (b - a == 3) {
-        double f = p[in->expression[a]], g = p[in->expression[a + 1]], h = p[in->expression[a + 2]];
-        double x = sign * values[in->successor[a]], y = sign * values[in->successor[a + 1]];
-        double z = sign * values[in->successor[a + 2]], least = smaller(smaller(x, y), z);
-        double most = larger(larger(x, y), z);
-        double total = f * (x - least) + g * (y - least) + h * (z - least);
-        if (f > 0.0 && g > 0.0 && h > 0.0 && -INFINITY < least && least < most && most < INFINITY)
-            return sign * point_mean(3, least, most, total, maximise, upward);
-    }
+    if (b - a == 3)
+        few = few_bound(3, in->successor + a, in->expression + a, values, p, maximise, upward);
+    if (b - a == 4)
+        few = few_bound(4, in->successor + a, in->expression + a, values, p, maximise, upward);
+    if (few == few)
+        return few;
     for (int64_t t = a; t < b; t++)
         if (p[in->expression[t]] > 0.0) {
             double x = sign * values[in->successor[t]];

@@ -6,9 +6,7 @@
  * once, on the outward side; on the other one its tightness is added, twice because a check may end at another
  * vertex, and the largest distance between a successor's two values. Where that does not apply, each side is bounded
  * for itself. */
-#include <float.h>
-
-#include "rows.h"
+#include "sweeps.h"
 #include "threads.h"
 
 /* Rows up to this length share one distribution in the backward pass. */
@@ -64,55 +62,6 @@ void row_bounds(int64_t count, const double *values, bool maximise, bool upward,
 {
     row_pass pass = {values, maximise, upward, model, set, space, chosen, out, share_of(count, space->threads)};
     parallel_for(count, pass.grain, space->threads, bounds_part, &pass);
-}
-
-/* ---------------------------------------------------------------------- what a row pays, what a policy draws */
-
-/* reward + gamma q, rounded to a side (1.0: up, -1.0: down). */
-INLINE double paid(double q, double reward, double gamma, double side)
-{
-    if (q < INFINITY && (reward != 0.0 || (gamma != 1.0 && q != 0.0))) {
-        q = reward + gamma * q;
-        q += side * 3.0 * UNIT_ROUNDOFF * (fabs(q) + 2.0 * fabs(reward) + FAINT);
-    }
-    return q;
-}
-
-/* The mean of the rows that a fixed policy draws: base + total, of values between least and most. */
-typedef struct mixture {
-    double base, total, least, most;
-    int64_t drawn;
-} mixture;
-
-#define NO_MIXTURE {0.0, 0.0, INFINITY, -INFINITY, 0}
-/* How often the rounding of a mean is added to it: a check with another order of sums must confirm a sweep. */
-#define SWEPT 3.0
-#define LOOKED_AT 1.0
-
-INLINE void mix_in(mixture *mix, double q, double weight)
-{
-    if (mix->drawn == 0)
-        mix->base = q;
-    else
-        mix->total += weight * (q - mix->base);
-    mix->least = smaller(mix->least, q);
-    mix->most = larger(mix->most, q);
-    mix->drawn++;
-}
-
-/* The mean, rounded to a side. It lies between the least and the largest of its terms, whatever rounding says. */
-INLINE double mean_of(const mixture *mix, double side, double times)
-{
-    if (!(mix->most > mix->least) || mix->least == -INFINITY)
-        return mix->drawn ? mix->least : 0.0;
-    if (mix->most == INFINITY)
-        return INFINITY;
-    double mean = mix->base + mix->total;
-    mean += side * times * UNIT_ROUNDOFF
-            * ((2.0 * mix->drawn + 8.0) * (mix->most - mix->least) + 2.0 * fabs(mean) + FAINT);
-    if (side > 0.0) /* NaN is no bound */
-        return mean < mix->most ? mean : mix->most;
-    return mean > mix->least ? mean : mix->least;
 }
 
 /* ---------------------------------------------------------------------- one side */
@@ -388,47 +337,10 @@ void backward(const game *play, int64_t count, const int64_t *order, double *low
 /* ---------------------------------------------------------------------- rows to states, where rows are bounded
  * apart */
 
-/* value moved by error to the side asked for. Beyond the largest float a bound from above is inf, one from below the
- * largest float. */
-static double rounded(double value, double error, bool upward)
-{
-    if (value == INFINITY && !upward)
-        value = DBL_MAX;
-    if (value == -INFINITY && upward)
-        value = -DBL_MAX;
-    return upward ? value + error : value - error;
-}
-
-/* reward + gamma q, bounded from a side. What is not a number (a sum that overflowed) says nothing: a bound that the
- * agent's choice cannot pass over. */
-INLINE double row_total(double q, double reward, double gamma, bool upward)
-{
-    if (q != q)
-        return upward ? INFINITY : -INFINITY;
-    if (!(fabs(q) < INFINITY))
-        return q;
-    double total = paid(q, reward, gamma, upward ? 1.0 : -1.0); /* bit for bit the result of a sweep */
-    return fabs(total) < INFINITY ? total : rounded(reward + gamma * q, 9.0 * UNIT_ROUNDOFF * DBL_MAX, upward);
-}
-
 void row_totals(int64_t count, const double *q, const double *reward, double gamma, bool upward, double *out)
 {
     for (int64_t i = 0; i < count; i++)
         out[i] = row_total(q[i], reward[i], gamma, upward);
-}
-
-/* The agent's value from the totals a..b of its rows. */
-INLINE double state_image(int64_t a, int64_t b, const double *totals, int64_t agent, const double *weights, bool upward)
-{
-    double best = totals[a];
-    mixture mix = NO_MIXTURE;
-    for (int64_t row = a; row < b; row++) {
-        if (agent == FIXED_AGENT && weights[row] > 0.0)
-            mix_in(&mix, totals[row], weights[row]);
-        else if (agent != FIXED_AGENT && (totals[row] > best) == (agent == MAX_AGENT))
-            best = totals[row];
-    }
-    return agent == FIXED_AGENT ? mean_of(&mix, upward ? 1.0 : -1.0, LOOKED_AT) : best;
 }
 
 void state_images(int64_t count, const double *totals, const int64_t *state_ptr, int64_t agent, const double *weights,
@@ -444,147 +356,4 @@ bool any_faint(int64_t count, const double *values)
     for (int64_t i = 0; i < count; i++)
         found += (fabs(values[i]) < SMALLEST) & (values[i] != 0.0);
     return found > 0;
-}
-
-/* ---------------------------------------------------------------------- finite horizons */
-
-/* Whether a row may lead to a value of -inf, a trivial bound: then its own is trivial. */
-static bool meets_nothing(const interval_rows *in, int64_t a, int64_t b, const double *values)
-{
-    for (int64_t t = a; t < b; t++)
-        if (values[in->successor[t]] == -INFINITY && in->upper[in->expression[t]] > 0.0)
-            return true;
-    return false;
-}
-
-/* One side of a horizon, step by step. Rows whose successors have kept their values since the step before keep their
- * totals. */
-typedef struct steps_of {
-    const game *play;
-    int64_t states;
-    bool upward;
-    const bool *decided;
-    const int64_t *given; /* what is played with this many steps to go; NULL: the game's agent decides */
-    int64_t stride;
-    double *totals, *safe; /* (R), (S): values without -inf */
-} steps_of;
-
-INLINE bool moved(const interval_rows *in, int64_t a, int64_t b, const double *values, const double *before)
-{
-    for (int64_t t = a; t < b; t++)
-        if (values[in->successor[t]] != before[in->successor[t]])
-            return true;
-    return false;
-}
-
-/* Step k: out (S) = bounds of T values; `rules` (S), if any: the best rows, the first among equals. `before`: the values of
- * step k - 1, NULL: none. */
-typedef struct one_step {
-    const steps_of *all;
-    int64_t k, grain;
-    const double *values, *before;
-    double *out;
-    int64_t *rules;
-    const scratch *space;
-    bool nothing, kept; /* whether some value is -inf, and whether some are as before */
-} one_step;
-
-/* The states from `begin` to `end`. */
-INLINE void step_of_kind(int kind, bool maximise, bool upward, const one_step *now, int64_t begin, int64_t end,
-                         const work *memory)
-{
-    const steps_of *all = now->all;
-    const game *play = all->play;
-    const row_set *set = play->set;
-    const int64_t k = now->k;
-    const double *values = now->values, *before = now->before;
-    double *out = now->out;
-    int64_t *rules = now->rules;
-    const interval_rows in = intervals_of(play->rows, set);
-    const int64_t *state_ptr = play->state_ptr, *row_ptr = play->rows->row_ptr;
-    const int64_t *given = all->given ? all->given + k * all->stride : NULL;
-    const double *weights = play->agent == FIXED_AGENT && !given ? play->weights : NULL;
-    const double *reward = play->reward, gamma = play->gamma, sign = play->agent == MAX_AGENT ? 1.0 : -1.0;
-    double *totals = all->totals, *safe = all->safe, width;
-    int64_t vertex = 0;
-    for (int64_t s = begin; s < end; s++) {
-        int64_t first = given ? given[s] : state_ptr[s], last = given ? first + 1 : state_ptr[s + 1], best = first;
-        const bool known = now->kept && (!given || given[s] == given[s - all->stride]);
-        if (rules)
-            rules[s] = first;
-        if (all->decided[s]) {
-            out[s] = values[s];
-            continue;
-        }
-        for (int64_t row = first; row < last; row++) {
-            int64_t a = row_ptr[row], b = row_ptr[row + 1];
-            if ((weights && !(weights[row] > 0.0)) || (known && !moved(&in, a, b, values, before)))
-                continue;
-            int32_t *start = kind > INTERVAL ? memory_of(set, row) : NULL;
-            if (start && *start >= 0)
-                vertex = *start;
-            double q = row_bound(kind, a, b, safe, maximise, upward, &in, set, memory, &vertex, &width);
-            if (start)
-                *start = (int32_t)vertex;
-            if (now->nothing && meets_nothing(&in, a, b, values))
-                q = -INFINITY;
-            totals[row] = row_total(q, reward[row], gamma, upward);
-        }
-        out[s] = given ? totals[first] : state_image(first, last, totals, play->agent, play->weights, upward);
-        for (int64_t row = first + 1; rules && row < last; row++)
-            best = sign * totals[row] > sign * totals[best] ? row : best;
-        if (rules)
-            rules[s] = best;
-    }
-}
-
-static void step_part(void *context, int64_t begin, int64_t end)
-{
-    const one_step *now = context;
-    const work memory = work_of(now->space, begin / now->grain);
-#define BODY(kind, max, up) step_of_kind(kind, max, up, now, begin, end, &memory)
-    FOR_SET(now->all->play->set, now->all->play->maximise, now->all->upward, BODY);
-#undef BODY
-}
-
-static void step(const steps_of *all, int64_t k, const double *values, double *out, int64_t *rules, const scratch *space)
-{
-    const int64_t threads = space->threads;
-    one_step now = {all, k, share_of(all->states, threads), values, k > 0 ? values - all->states : NULL, out, rules, space,
-                    false, false};
-    for (int64_t s = 0; s < all->states; s++) {
-        now.nothing = now.nothing || values[s] == -INFINITY;
-        now.kept = now.kept || (now.before && values[s] == now.before[s]);
-        all->safe[s] = values[s] == -INFINITY ? 0.0 : values[s];
-    }
-    parallel_for(all->states, now.grain, threads, step_part, &now);
-}
-
-void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
-                    const int64_t *given, int64_t stride, const double *values, double *out, double *numbers,
-                    const scratch *space)
-{
-    const steps_of all = {play, states, upward, decided, given, stride, numbers, numbers + play->rows->count};
-    for (int64_t k = 0; k < steps; k++)
-        step(&all, k, values + k * states, out + k * states, NULL, space);
-}
-
-void horizon_backward(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
-                      const int64_t *given, int64_t stride, double *values, const double *other, int64_t *rules,
-                      double *numbers, const scratch *space)
-{
-    const steps_of all = {play, states, upward, decided, given, stride, numbers, numbers + play->rows->count};
-    for (int64_t k = 0; k < steps; k++, values += states) {
-        double *image = values + states;
-        const double *limit = other ? other + (k + 1) * states : NULL;
-        step(&all, k, values, image, rules ? rules + k * states : NULL, space);
-        for (int64_t s = 0; s < states; s++) {
-            if (image[s] != image[s]) /* differences beyond the largest float: a trivial bound */
-                image[s] = upward ? INFINITY : -INFINITY;
-            if (!decided[s] && image[s] != 0.0 && fabs(image[s]) < SMALLEST && (image[s] > 0.0 || upward))
-                image[s] = upward ? SMALLEST : 0.0;
-            if (limit)
-                image[s] = upward ? larger(image[s], limit[s]) : smaller(image[s], limit[s]);
-        }
-    }
 }

@@ -161,5 +161,5 @@ def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Poli
 
 
 def step_scratch(problem: Problem) -> tuple[np.ndarray, Struct]:
-    """Scratch space of the core for steps of a horizon: numbers (R + S), memory for rows."""
-    return np.empty(problem.pmdp.num_rows + problem.pmdp.num_states), problem.scratch()
+    """Scratch space of the core for steps of a horizon: numbers (9 R + 2 S), memory for rows."""
+    return np.empty(9 * problem.pmdp.num_rows + 2 * problem.pmdp.num_states), problem.scratch()
