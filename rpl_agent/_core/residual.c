@@ -190,13 +190,14 @@ INLINE double residual(group played, const row_chances *chances, const double *r
                        bool checked, double least, double u, const double *g, const affine_functions *functions,
                        double *l, double *M)
 {
-#define FOR_R(r) residual_in(r, played, chances, reward, gamma, sign, checked, least, u, g, functions, l, M)
+    double near[4 + 4 * 5]; /* memory of its own, which no store to elsewhere can change */
+#define FOR_R(r, l, M) residual_in(r, played, chances, reward, gamma, sign, checked, least, u, g, functions, l, M)
     switch (chances->r) {
-    case 1: return FOR_R(1);
-    case 2: return FOR_R(2);
-    case 3: return FOR_R(3);
-    case 4: return FOR_R(4);
-    default: return FOR_R(chances->r);
+    case 1: return FOR_R(1, near, near + 1);
+    case 2: return FOR_R(2, near, near + 2);
+    case 3: return FOR_R(3, near, near + 3);
+    case 4: return FOR_R(4, near, near + 4);
+    default: return FOR_R(chances->r, l, M);
     }
 #undef FOR_R
 }
@@ -216,17 +217,17 @@ INLINE void fetch_states(int64_t at, int64_t count, const int64_t *order, const 
                 chances->successor, chances->expression, reward, g, chances->r, u);
 }
 
-/* The worst residual of what may be played in state s. */
+/* The worst residual of what may be played in state s, or `least`, where that is more. */
 static double state_residual(int64_t s, const choice *agent, const row_chances *chances, const double *reward,
-                             double gamma, double sign, bool checked, const affine_functions *functions,
+                             double gamma, double sign, bool checked, double least, const affine_functions *functions,
                              double *scratch)
 {
     const int64_t r = chances->r;
     const double u = functions->u[s], *g = functions->g + s * r;
     group played = played_in(agent, s);
     if (agent->rows || agent->weights)
-        return residual(played, chances, reward, gamma, sign, checked, -INFINITY, u, g, functions, scratch, scratch + r);
-    double worst = -INFINITY;
+        return residual(played, chances, reward, gamma, sign, checked, least, u, g, functions, scratch, scratch + r);
+    double worst = least;
     for (int64_t row = played.first; row < played.last; row++)
         worst = larger(worst, residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, checked, worst, u, g,
                                        functions, scratch, scratch + r));
@@ -276,7 +277,7 @@ static void residual_part(void *context, int64_t begin, int64_t end)
         int64_t s = p->order[at];
         fetch_states(at, end, p->order, p->agent, p->chances, p->reward, p->functions->next_g, p->functions->next_u);
         double worst = state_residual(s, p->agent, p->chances, p->reward, p->gamma, p->sign, false,
-                                      p->functions, scratch);
+                                      -INFINITY, p->functions, scratch);
         p->out[s] = worst;
         if (p->margin >= 0.0) {
             /* Raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers. */
@@ -491,7 +492,7 @@ void step_residuals(const step_rules *rules, const bool *decided, const bool *sc
             if (decided[s] || !scope[states + s])
                 continue;
             out[s] = stays_inside(played_in(&agent, s), chances, decided, scope)
-                         ? state_residual(s, &agent, chances, reward, gamma, sign, true, &functions, scratch)
+                         ? state_residual(s, &agent, chances, reward, gamma, sign, true, 0.0, &functions, scratch)
                          : INFINITY;
         }
     }
@@ -535,7 +536,7 @@ void raise_steps(const step_rules *rules, const bool *scope, const row_chances *
             /* raising u(s) lowers the residuals of s by as much, up to a share and to rounding, which the margin covers;
              * where the share is large it is raised again */
             for (int round = 0; round < (share < 0.5 ? 1 : RAISES) && scope[(k + 1) * states + s]; round++) {
-                missed = state_residual(s, &agent, chances, reward, gamma, sign, false, &functions, scratch);
+                missed = state_residual(s, &agent, chances, reward, gamma, sign, false, 0.0, &functions, scratch);
                 if (!(missed > 0.0))
                     break;
                 *paid += more * missed * (1.0 + 1e-12) + rounding * most;
