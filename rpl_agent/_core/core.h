@@ -215,13 +215,14 @@ bool any_faint(int64_t count, const double *values);
 /* ---------------------------------------------------------------------- horizon.c: finite horizons */
 
 /* out[k] (S) = bounds of T values[k] from one side for k < steps, of states that are not decided. The agent is free, draws
- * by the game's weights, or plays the rows given[k * stride] (S). Scratch: numbers (9 R + 2 S; R + S for one step). */
+ * by the game's weights, or plays the rows given[k * stride] (S). Scratch: numbers (R + S). */
 void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
                     const int64_t *given OPTIONAL, int64_t stride, const double *values, double *out, double *numbers,
                     const scratch *space);
 
 /* values[k] (S) = bounds from one side with k <= steps steps to go, from values[0], which decided states keep. rules[k]
- * (S), if requested: the best rows of a free agent with k + 1 steps to go. Otherwise as `horizon_images`. */
+ * (S), if requested: the best rows of a free agent with k + 1 steps to go. Scratch: numbers (9 R + 2 S). Otherwise as
+ * `horizon_images`. */
 void horizon_backward(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
                       const int64_t *given OPTIONAL, int64_t stride, double *values, const double *other OPTIONAL,
                       int64_t *rules OPTIONAL, double *numbers, const scratch *space);

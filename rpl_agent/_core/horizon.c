@@ -11,7 +11,7 @@
 /* Below this size of values and rewards, sums of a few do not overflow. */
 #define MODERATE 1e300
 /* From this many steps on it pays to prepare rows. */
-#define MANY_STEPS 4
+#define MANY_STEPS 2
 
 /* Short rows by number: successors x and y, the share of x where nature avoids it, and of y, what is missing, the sizes that
  * `paid` rounds by. A share below 0 marks a row that is not short, whose total is in `others`, and `mixed` (S) open states
@@ -246,23 +246,12 @@ static void step(const steps_of *all, int64_t k, const double *values, double *o
     parallel_for(states, now.grain, threads, step_part, &now);
 }
 
-/* What all steps of a horizon share. */
-static steps_of begin_steps(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
-                            const int64_t *given, int64_t stride, double *numbers, short_rows *prepared)
-{
-    const int64_t rows = play->rows->count;
-    const bool prepares = !given && steps >= MANY_STEPS;
-    if (prepares)
-        *prepared = prepare(play, states, decided, numbers + rows + states);
-    return (steps_of){play, states, upward, decided, given, stride, numbers, numbers + rows, prepares ? prepared : NULL};
-}
-
 void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
                     const int64_t *given, int64_t stride, const double *values, double *out, double *numbers,
                     const scratch *space)
 {
-    short_rows prepared;
-    const steps_of all = begin_steps(play, states, steps, upward, decided, given, stride, numbers, &prepared);
+    /* nothing is prepared: checks are made of this, and must not repeat an error of a solve */
+    const steps_of all = {play, states, upward, decided, given, stride, numbers, numbers + play->rows->count, NULL};
     for (int64_t k = 0; k < steps; k++)
         step(&all, k, values + k * states, out + k * states, NULL, space);
 }
@@ -271,8 +260,11 @@ void horizon_backward(const game *play, int64_t states, int64_t steps, bool upwa
                       const int64_t *given, int64_t stride, double *values, const double *other, int64_t *rules,
                       double *numbers, const scratch *space)
 {
-    short_rows prepared;
-    const steps_of all = begin_steps(play, states, steps, upward, decided, given, stride, numbers, &prepared);
+    const int64_t rows = play->rows->count;
+    const bool prepares = !given && steps >= MANY_STEPS;
+    const short_rows prepared = prepares ? prepare(play, states, decided, numbers + rows + states) : (short_rows){0};
+    const steps_of all = {play, states, upward, decided, given, stride, numbers, numbers + rows,
+                          prepares ? &prepared : NULL};
     for (int64_t k = 0; k < steps; k++, values += states) {
         double *image = values + states;
         const double *limit = other ? other + (k + 1) * states : NULL;

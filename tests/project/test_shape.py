@@ -32,9 +32,9 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_853,
     "rpl_agent": 1_633,
-    "rpl_agent/_core": 341,
+    "rpl_agent/_core": 343,
     "rpl_agent/agent": 6_832,
-    "rpl_agent/baselines": 1_069,
+    "rpl_agent/baselines": 1_067,
     "rpl_agent/cli": 1_639,
     "rpl_agent/coupled": 1_802,
     "rpl_agent/evidence": 1_163,
@@ -46,7 +46,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/proof": 724,
     "rpl_agent/regions": 1_880,
     "rpl_agent/relaxations": 950,
-    "rpl_agent/solver": 2_771,
+    "rpl_agent/solver": 2_769,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_001
+    assert sum(LINES_OF_PACKAGE.values()) <= 38_999
 
 
 def test_folders_are_not_crowded():

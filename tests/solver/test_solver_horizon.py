@@ -1,0 +1,36 @@
+"""Finite horizons: rows that are prepared once and bounded in blocks give what each row gives alone."""
+
+import numpy as np
+import pytest
+
+from rpl_agent.model import Nature, Objective, Sense
+from rpl_agent.solver.check import SMALLEST
+from rpl_agent.solver.operator import step_images
+from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.solve import horizon_side
+from tests.reference.fuzz import Dice
+from tests.reference.random_models import interval_sample
+
+QUESTIONS = [
+    Objective.reach("goal", horizon=30),
+    Objective.reach("goal", sense=Sense.MIN, horizon=2),
+    Objective.reward("signed", sense=Sense.MIN, horizon=30),
+    Objective.reward("cost", target="goal", horizon=30),
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("nature", Nature)
+def test_prepared_rows_give_the_bounds_of_single_rows(nature, seed):
+    """Bit for bit, in models with short and long rows, certain ones, and values that stay from some step on."""
+    dice = Dice(seed)
+    while (relaxation := interval_sample(dice).relaxation).compiled() is None:
+        continue
+    for objective in QUESTIONS:
+        problem = Problem.of(relaxation, objective, nature, None)
+        for upward in (False, True):
+            values, _ = horizon_side(problem, upward)
+            expected = step_images(problem, values, upward, None)  # which prepares nothing
+            faint = (np.abs(expected) < SMALLEST) & (expected != 0.0) & ~problem.task.decided
+            expected[faint & ((expected > 0.0) | upward)] = SMALLEST if upward else 0.0
+            assert np.array_equal(values[1:], expected)
