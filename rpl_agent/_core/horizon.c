@@ -10,6 +10,8 @@
 #define BLOCK 8
 /* Below this size of values and rewards, sums of a few do not overflow. */
 #define MODERATE 1e300
+/* States that are totalled before their rows are chosen. */
+#define AT_ONCE 2048
 /* From this many steps on it pays to prepare rows. */
 #define MANY_STEPS 2
 
@@ -218,18 +220,21 @@ static void step_part(void *context, int64_t begin, int64_t end)
     const game *play = all->play;
     const work memory = work_of(now->space, begin / now->grain);
     const short_rows *done = now->moderate ? all->prepared : NULL;
-    const int64_t first = play->state_ptr[begin], last = play->state_ptr[end];
+    for (int64_t from = begin, to; from < end; from = to) { /* totals are in the cache when rows are chosen by them */
+        to = from + AT_ONCE < end ? from + AT_ONCE : end;
+        const int64_t first = play->state_ptr[from], last = play->state_ptr[to];
 #define BODY(kind, max, up) short_totals(max, up, first, last, done, now->values, play->reward, play->gamma, all->totals)
-    if (done)
-        FOR_SIDE(ANY, play->maximise, all->upward, BODY);
+        if (done)
+            FOR_SIDE(ANY, play->maximise, all->upward, BODY);
 #undef BODY
-#define BODY(kind, max, up) long_totals(kind, max, up, now, begin, end, done, &memory)
-    FOR_SET(play->set, play->maximise, all->upward, BODY);
+#define BODY(kind, max, up) long_totals(kind, max, up, now, from, to, done, &memory)
+        FOR_SET(play->set, play->maximise, all->upward, BODY);
 #undef BODY
-    if (play->agent == MAX_AGENT)
-        choose(now, all->upward, true, begin, end);
-    else
-        choose(now, all->upward, false, begin, end);
+        if (play->agent == MAX_AGENT)
+            choose(now, all->upward, true, from, to);
+        else
+            choose(now, all->upward, false, from, to);
+    }
 }
 
 static void step(const steps_of *all, int64_t k, const double *values, double *out, int64_t *rules, const scratch *space)
