@@ -169,16 +169,19 @@ CALLED double negative_part(int64_t n, const double *M, double least, double *si
 /* out = (M + k I)z. */
 INLINE void times(int64_t n, const double *M, double k, const double *z, double *out)
 {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0, at = 0; i < n; i++, at++) {
         out[i] = k * z[i];
-        for (int64_t j = 0; j < n; j++)
-            out[i] += M[j <= i ? triangle(i) + j : triangle(j) + i] * z[j];
+        for (int64_t j = 0; j < i; j++, at++) {
+            out[i] += M[at] * z[j];
+            out[j] += M[at] * z[i];
+        }
+        out[i] += M[at] * z[i];
     }
 }
 
 /* Turns l (n) into a direction w and returns a number b with l.y + y'My >= w.theta + b on the ball, rounding included.
  * Scratch: z (n), w (triangle). */
-CALLED double turned(int64_t n, const bend *bent, const double *M, double *l, double *z, double *w)
+INLINE double turned_in(int64_t n, const bend *bent, const double *M, double *l, double *z, double *w)
 {
     double size, largest = 0.0, squares = 0.0, form = 0.0, left = 0.0, shift = 0.0;
     for (int64_t j = 0; j < n; j++)
@@ -221,6 +224,13 @@ CALLED double turned(int64_t n, const bend *bent, const double *M, double *l, do
     for (int64_t j = 0; j < n; j++)
         l[j] = w[j];
     return -form - k - shift - left - (8.0 * n + 32.0) * UNIT_ROUNDOFF * sizes;
+}
+
+CALLED double turned(int64_t n, const bend *bent, const double *M, double *l, double *z, double *w)
+{
+#define FOR_N(n) turned_in(n, bent, M, l, z, w)
+    UNROLLED(n)
+#undef FOR_N
 }
 
 #endif
