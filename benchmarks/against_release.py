@@ -5,8 +5,9 @@
     python -m benchmarks.against_release ../old ../old-env/bin/python
 
 Every line is the least of all turns, so that a busy moment does not count. Certificates: without bets, which 0.2.0 does
-not have, from the same counts again and again. Solves: an interval model, its graph analysed anew every time. Modules
-that the two versions name differently are imported where they are used.
+not have, from the same counts again and again. Solves: an interval model, its graph analysed anew every time. Horizons:
+600 steps of a disk, both bounds at the true parameters and a certificate. Modules that both versions name differently
+are imported where they are used.
 """
 
 from __future__ import annotations
@@ -31,28 +32,40 @@ CERTIFIED = ("ParallelBetting-5", "ParallelBetting-6", "Glider-11x9", "Glider-21
 SOLVED = (
     "Aircraft-100x20", "Betting-100", "Engagement-300", "MarsRover-75x75", "Glider-69x67", "ParallelBetting-10",
 )  # fmt: skip
+MODELS = (
+    Path(__file__).parent / "polynomial_models" / "disk.prism",
+    Path(__file__).parents[1] / "examples/models/disk.prism",
+)
+DISKS = {
+    "disk": (MODELS[0], {"begin": 0.102, "stop": 0.454, "wake_standby": 0.09, "wake_sleep": 0.033}),
+    "disk-affine": (MODELS[1], {"begins": 0.102, "ends": 0.454, "standby_moves": 0.1 / 2.2, "sleep_moves": 0.1 / 6}),
+}
 EPISODES, SEEDS, REPEATS = (100, 1_000, 10_000), (1, 2), 5
+
+
+def certifier() -> Callable[..., Any]:
+    """`certify` of this version, without bets."""
+    try:
+        from rpl_agent.pipeline import Config, certify
+
+        return partial(certify, config=Config(bets=False))
+    except ImportError:  # 0.2.0
+        from rpl_agent.certify import certify
+
+        return certify
 
 
 def certificates(name: str) -> Iterator[tuple[str, float]]:
     """(what, milliseconds) of certificates of a world."""
     from rpl_agent.evidence.sampling import uniform_counts
 
-    try:
-        from rpl_agent.pipeline import Config, certify
-
-        config = Config(bets=False)
-    except ImportError:  # 0.2.0
-        from rpl_agent.certify import Config, certify
-
-        config = Config()
-    world = benchmark(name)
+    certify, world = certifier(), benchmark(name)
     for episodes in EPISODES:
         total = 0.0
         for seed in SEEDS:
             data = (np.array(world.theta), episodes, world.max_episode_steps, seed)
             counts = uniform_counts(world.pmdp, world.objective, *data)
-            total += _least(partial(certify, world.pmdp, counts, world.objective, config))
+            total += _least(partial(certify, world.pmdp, counts, world.objective))
         yield f"certificate, {name}, {episodes:,} episodes", total / len(SEEDS)
 
 
@@ -81,6 +94,20 @@ def solves(name: str) -> Iterator[tuple[str, float]]:
         yield f"solve, {name}, {nature.value}", _least(partial(cold, nature))
 
 
+def horizons(name: str) -> Iterator[tuple[str, float]]:
+    """(what, milliseconds) of a disk with 600 steps."""
+    from rpl_agent.evidence.sampling import uniform_counts
+    from rpl_agent.formats import prism
+    from rpl_agent.solver import solve_at
+
+    path, truth = DISKS[name]
+    pmdp, objective = prism.load(path).objective('R{"cost"}min=? [ C<=600 ]')
+    theta = np.array([truth[parameter] for parameter in pmdp.table.parameters])
+    yield f"solve, {name}, 600 steps", _least(partial(solve_at, pmdp, theta, objective))
+    counts = uniform_counts(pmdp, objective, theta, 30, 600, 1)
+    yield f"certificate, {name}, 600 steps", _least(partial(certifier(), pmdp, counts, objective))
+
+
 def _least(call: Callable[[], Any]) -> float:
     """Milliseconds of the fastest call; the first one fills caches."""
     call()
@@ -101,7 +128,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.checkout is None:  # one turn, as a process of its own
         warnings.simplefilter("ignore")
-        parts = [(certificates, CERTIFIED), (solves, SOLVED)]
+        parts = [(certificates, CERTIFIED), (solves, SOLVED), (horizons, tuple(DISKS))]
         print(json.dumps({
             what: milliseconds
             for measure, names in parts for name in names if name in (arguments.only or names)
