@@ -267,8 +267,7 @@ void mass_to_move(const row_arrays *model, const double *lower, const double *up
 /* costs (R) = how much moving `mass` (R) within the support of p (T) can change the mean of finite values. */
 void moving_costs(const row_arrays *model, const double *values, const double *p, const double *mass, double *costs);
 
-/* ---------------------------------------------------------------------- graph.c, order.c: where a play can be held,
- * components */
+/* ---------------------------------------------------------------------- graph.c, order.c: holding plays, components */
 
 /* Who chooses the row of a state: the other side, oneself, or a fixed policy that draws it. */
 #define ALL_ROWS 0
@@ -279,8 +278,7 @@ void moving_costs(const row_arrays *model, const double *values, const double *p
 #define SINK 1
 #define CYCLIC 2
 
-/* States 0..count-1 with rows, exits count..size-1 without; the states that lead to j are sources[first[j]:first[j +
- * 1]]. */
+/* States 0..count-1 with rows, exits count..size-1 without; sources[first[j]:first[j + 1]] lead to j. */
 typedef struct graph {
     int64_t count;
     int64_t size;
@@ -348,9 +346,8 @@ int64_t progress_rows(const graph *g, const moves *nature, const bool *preferred
 bool runs_forward(const graph *g, const bool *members, const int8_t *usable OPTIONAL, const int32_t *rank OPTIONAL);
 
 /* order (count): the undecided states without those that only loop, successors first; how many, or -1 if a play can come
- * back. Kahn's algorithm from the states that nothing leads to, by their numbers where it has a choice: the sweeps then go
- * through the arrays almost in their order, where that of a depth-first search jumps. Scratch: next, waits
- * (count). */
+ * back. Kahn's algorithm, by numbers where it has a choice: the sweeps then go through the arrays almost in their order,
+ * where that of a depth-first search jumps. Scratch: next, waits (count). */
 int64_t forward_order(const graph *g, const bool *decided, int64_t *order, int64_t *next, int32_t *waits);
 
 /* Strongly connected components (Tarjan, iterative); decided states have no edges. order (count): states, components
@@ -363,11 +360,10 @@ int64_t components(const graph *g, const bool *decided, int64_t *order, int64_t 
 void layers(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, bool sinks, bool every,
             int8_t *kind, int64_t *depth);
 
-/* A guess of costs: the cheapest path to an exit, a transition of probability p costing reward / p. That is the
- * price of trying a row until the transition happens, if every failure stayed where it is. It tells slow ways out
- * from fast ones, which counting steps does not. p (T): any distributions of nature. order (count): states by their
- * cost, the cheapest first, the order of sweeps that carries values furthest. cost (size): 0 where no exit of finite
- * value can be reached. Scratch: weight (T), space (2 size). */
+/* A guess of costs: the cheapest path to an exit, a transition of probability p (T; any distributions of nature) costing
+ * reward / p, the price of trying a row until it happens if every failure stayed where it is. order (count): states by
+ * their cost, the cheapest first, which carries values furthest. cost (size): 0 where no exit of finite value can be
+ * reached. Scratch: weight (T), space (2 size). */
 void retry_costs(const graph *g, const double *p, const double *reward, const double *exit_values, int64_t *order,
                  double *cost, double *weight, int64_t *space);
 
@@ -380,8 +376,7 @@ int64_t extract(const graph *g, int64_t count, const int64_t *states, int64_t *p
 #define NO_ROW -1
 #define NO_SUCCESSOR -2
 
-/* out[k] = the transition of record (states[k], actions[k], successors[k]), NO_ROW or NO_SUCCESSOR where there is
- * none. */
+/* out[k] = the transition of record (states[k], actions[k], successors[k]), else NO_ROW or NO_SUCCESSOR. */
 void locate(int64_t count, const int64_t *states, const int64_t *actions, const int64_t *successors, int64_t num_states,
             const int64_t *state_ptr, const int32_t *action, const int64_t *row_ptr, const int32_t *successor,
             int64_t *out);
@@ -496,8 +491,7 @@ typedef struct {
     int64_t *branch;               /* which update of each command, mixed radix, last command fastest */
 } store;
 
-/* Output of threads before it is numbered: for each of `chunks` threads at most this many states, choices,
- * transitions. */
+/* Output of threads before it is numbered: of each of `chunks` threads at most so many states, choices, transitions. */
 typedef struct {
     int64_t chunks;
     int64_t states;
@@ -556,8 +550,7 @@ void run_code_columns(int64_t count, int64_t variables, const int64_t *columns, 
 /* Words of scratch that one thread needs. */
 int64_t explore_scratch(const program *p);
 
-/* Expands states until none is left, more than max_states are known, or `pause` of them were expanded: see
- * EXPLORE_DONE. */
+/* Expands states until none is left, more than max_states are known or `pause` were expanded: see EXPLORE_DONE. */
 int64_t explore(const program *p, const store *found, const slabs *b, int64_t max_states, int64_t pause);
 
 /* ---------------------------------------------------------------------- simulate.c: episodes, lanes, Q-learning */
@@ -620,8 +613,7 @@ double next_double(uint64_t *state);
 /* The state (4,) of a seed by splitmix64, which the authors of xoshiro recommend for this. */
 void seed_state(uint64_t seed, uint64_t *state);
 
-/* Running sums of weights within each of `count` segments; the last positive one is exactly 1, so a draw always
- * lands. */
+/* Running sums of weights within each of `count` segments; the last positive one is exactly 1, so that draws land. */
 void cumulate(int64_t count, const int64_t *pointer, const double *weights, double *out);
 
 /* Simulates until `episodes` are done, or the one is done in which a count reached its limit; returns how many.
