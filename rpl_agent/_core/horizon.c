@@ -15,10 +15,11 @@
 /* From this many steps on it pays to prepare rows. */
 #define MANY_STEPS 2
 
-/* Short rows by number: successors x and y, the share of x where nature avoids it, and of y, what is missing, the sizes that
- * `paid` rounds by. A share below 0 marks a row that is not short, whose total is in `others`, and `mixed` (S) open states
- * that have one. */
+/* Short rows by number, `count` of them: successors x and y, the share of x where nature avoids it, and of y, what is
+ * missing, the sizes that `paid` rounds by. A share below 0 marks a row that is not short, whose total is in `others`, and
+ * `mixed` (S) open states that have one. */
 typedef struct short_rows {
+    int64_t count;
     int32_t *x, *y;
     double *x_share, *y_share, *x_missing, *y_missing, *unit, *size, *others, *mixed;
 } short_rows;
@@ -78,12 +79,14 @@ static short_rows prepare(const game *play, int64_t states, const bool *decided,
 {
     const int64_t rows = play->rows->count;
     int32_t *to = (int32_t *)(memory + 7 * rows + states);
-    const short_rows out = {to, to + rows, memory, memory + rows, memory + 2 * rows, memory + 3 * rows,
-                            memory + 4 * rows, memory + 5 * rows, memory + 6 * rows, memory + 7 * rows};
+    short_rows out = {0, to, to + rows, memory, memory + rows, memory + 2 * rows, memory + 3 * rows,
+                      memory + 4 * rows, memory + 5 * rows, memory + 6 * rows, memory + 7 * rows};
     for (int64_t s = 0; s < states; s++) {
         out.mixed[s] = 0.0;
         for (int64_t row = play->state_ptr[s]; row < play->state_ptr[s + 1]; row++)
-            if (!prepare_row(play, row, &out) && !decided[s])
+            if (prepare_row(play, row, &out))
+                out.count++;
+            else if (!decided[s])
                 out.mixed[s] = 1.0;
     }
     return out;
@@ -266,10 +269,11 @@ void horizon_backward(const game *play, int64_t states, int64_t steps, bool upwa
                       double *numbers, const scratch *space)
 {
     const int64_t rows = play->rows->count;
-    const bool prepares = !given && steps >= MANY_STEPS;
-    const short_rows prepared = prepares ? prepare(play, states, decided, numbers + rows + states) : (short_rows){0};
+    short_rows prepared = {0};
+    if (!given && steps >= MANY_STEPS)
+        prepared = prepare(play, states, decided, numbers + rows + states);
     const steps_of all = {play, states, upward, decided, given, stride, numbers, numbers + rows,
-                          prepares ? &prepared : NULL};
+                          2 * prepared.count > rows ? &prepared : NULL}; /* few short rows are not worth a pass */
     for (int64_t k = 0; k < steps; k++, values += states) {
         double *image = values + states;
         const double *limit = other ? other + (k + 1) * states : NULL;
