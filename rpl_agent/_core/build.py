@@ -21,8 +21,8 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-#: Every operation is rounded once, on every platform: no fused multiply-add, no reordering. Bounds rely on it. Nobody reads
-#: errno or the processor's exception flags, so that numbers may be selected without branches, several at a time.
+#: Every operation is rounded once, on every platform: no fused multiply-add, no reordering. Bounds rely on it. Nobody
+#: reads errno or the processor's exception flags, so that numbers may be selected without branches, several at a time.
 ROUNDED_ONCE = ["-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS = ["-std=c99", "-O2", *ROUNDED_ONCE, "-fPIC", "-shared", "-pthread"]
 #: What a compiler must be able to compile: some machines have one without the system's headers.

@@ -226,7 +226,7 @@ def parameter_chart(pmdp: ParametricMDP) -> ParameterChart:
             assert point is not None, "domains are bounded, and an empty one has been refused"
             ends.append(float(gradient @ point))
         vertices = np.array(ends)[:, None]
-    elif 1 < domain.dimension <= MAX_PROJECTED:  # with one parameter that nothing depends on, there is no hull
+    elif reduction.rank > 1 and domain.dimension <= MAX_PROJECTED:  # of rank 0, where nothing varies, there is no hull
         from scipy.spatial import HalfspaceIntersection
 
         A, b = domain.constraints()

@@ -36,11 +36,10 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _Known:
     pmdp, states = problem.pmdp, problem.pmdp.num_states
     if problem.discounted:
         return _Known(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
-    played = played_rows(weights, pmdp.num_rows)
     infinite = np.zeros(states, dtype=bool)
     if not problem.is_reach:
         infinite = ~problem.finite_states(weights, not problem.maximise)
-    usable = usable_rows(played, False if problem.must_reach else problem.reward != 0.0)
+    usable = usable_rows(played_rows(weights, pmdp.num_rows), not problem.must_reach and problem.reward != 0.0)
     quantifier = ANY_ROW if weights is None and not problem.agent_proper else ALL_ROWS
     start = ~problem.task.decided & ~infinite
     return _Known(problem.held_states(usable, quantifier, start, willing=not problem.nature_proper), infinite)
@@ -74,9 +73,7 @@ def _blocks(problem: Problem) -> list[_Level]:
     return found
 
 
-def solve_batch(
-    problem: Problem, precision: float, max_iterations: int, warm: Solution | None, began: float
-) -> Solution:
+def solve_batch(problem: Problem, precision: float, max_iterations: int, began: float) -> Solution:
     """Bounds through `expectation` alone; see the module docstring."""
     blocks = _blocks(problem)
     free = problem.weights if problem.agent == FIXED_AGENT else None

@@ -117,6 +117,8 @@ def check(solution: Solution, sides: Sequence[bool] = (False, True)) -> list[str
     problem = solution.problem.as_cost
     for upward in sides:
         values = solution.upper_values if upward else solution.lower_values
+        if solution.problem.is_hull and upward != solution.problem.maximise and np.isfinite(values).any():
+            return [f"{'upper' if upward else 'lower'} is claimed of a hull, which does not bound this side"]
         claim = (values, upward) if problem.mirrors is None else (-values, not upward)
         issues += prove(problem, *claim, side_policy(solution, upward), solution.nature_witness)
     return issues

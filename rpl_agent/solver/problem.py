@@ -64,6 +64,7 @@ class Problem:
     maximise: bool  # direction of nature
     weights: np.ndarray
     mirrors: Problem | None = None  # the problem of gains that this one of costs stands for
+    is_hull: bool = False  # nature may do less than the relaxation says: its inner side proves nothing
 
     @classmethod
     def of(

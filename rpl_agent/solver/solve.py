@@ -141,11 +141,11 @@ def solve(
     if relaxation.compiled() is not None:
         return _solve_compiled(problem.as_cost, precision, max_iterations, warm, began)
     if not problem.signed:
-        return solve_batch(problem, precision, max_iterations, warm, began)
+        return solve_batch(problem, precision, max_iterations, began)
     # the iterates of `solve_batch` start from 0; a hull has a solver, but its inner side says nothing of the set
     hull = Intervals(relaxation.pmdp, *relaxation.bounds(), name=relaxation.name)
-    found = _solve_compiled(replace(problem, relaxation=hull).as_cost, precision, max_iterations, warm, began)
-    return claiming_nothing(found, not problem.maximise)
+    inside = replace(problem, relaxation=hull, is_hull=True).as_cost
+    return claiming_nothing(_solve_compiled(inside, precision, max_iterations, warm, began), not problem.maximise)
 
 
 def solve_at(

@@ -144,3 +144,14 @@ def test_a_model_without_parameters_is_certified_with_data(confidence):
     counts.add(0, 0, 1)
     found = certify(pmdp, counts, Objective.reach("goal"), Config(confidence))
     assert found.lower == pytest.approx(0.25, abs=1e-6) == found.upper
+
+
+def test_parameters_that_nothing_depends_on_are_no_obstacle():
+    """Found by the fuzz: the hull of points without coordinates was asked for."""
+    rows = {0: {"a": {1: "1/4", 2: "3/4"}}, 1: {"a": {1: 1}}, 2: {"a": {2: 1}}}
+    pmdp = build(0, lambda s: rows[s], domain=["p", "q"], labels={"goal": lambda s: s == 1})
+    counts = Counts(pmdp)
+    counts.add(0, 0, 1)
+    found = certify(pmdp, counts, Objective.reach("goal"))
+    assert found.lower == pytest.approx(0.25) and found.upper == pytest.approx(0.25)
+    assert found.lower <= 0.25 <= found.upper

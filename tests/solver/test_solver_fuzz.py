@@ -116,3 +116,9 @@ def test_a_row_that_is_not_a_number_supports_nothing(seed):
 def test_the_two_sides_of_a_horizon_do_not_cross(seed):
     """Two looks at a curved row may differ by more than rounding: a lower bound was above the upper one."""
     assert polynomials.round_of(seed).failures == []
+
+
+@pytest.mark.parametrize("seed", [930001904])
+def test_a_hull_in_place_of_a_set_proves_nothing_on_its_inner_side(seed):
+    """An upper bound for the hull of a set of linear programs, below the value for the set by rounding, passed."""
+    assert round_of(seed).failures == []
