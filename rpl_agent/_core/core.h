@@ -61,8 +61,10 @@ void support_box_many(int64_t count, int64_t n, const double *lower, const doubl
 void support_ellipsoid_many(int64_t count, int64_t n, const double *center, const double *factor, double radius,
                             const double *directions, double *out);
 
-/* out[i] = a certified lower bound of min c.x over the polytope in its box, c = directions[i] (count, n). */
-void support_polytope_many(const polytope *data, int64_t count, const double *directions, double *out);
+/* out[i] = a certified lower bound of min c.x over the polytope in its box, c = directions[i] (count, n). The walk
+ * starts at vertex memory[i % length] of the table and leaves there where it ended. */
+void support_polytope_many(const polytope *data, int64_t count, const double *directions, int64_t length,
+                           int32_t *memory, double *out);
 
 /* Puts the vertex with this basis (n) into an empty table; false if the basis is singular. */
 bool first_vertex(const polytope *data, const int32_t *basis);

@@ -287,16 +287,18 @@ double plain_simplex(const polytope *data, const double *direction, int64_t vert
     return best;
 }
 
-void support_polytope_many(const polytope *data, int64_t count, const double *directions, double *out)
+void support_polytope_many(const polytope *data, int64_t count, const double *directions, int64_t length,
+                           int32_t *memory, double *out)
 {
     const int64_t n = data->n;
-    int64_t vertex = 0; /* a walk starts where the one before it ended */
     for (int64_t i = 0; i < count; i++) {
         const double *direction = directions + i * n;
         out[i] = support_box(n, data->lower, data->upper, direction);
         if (data->counts[0] == 0)
             continue;
+        int64_t slot = i % length, vertex = memory[slot];
         double slack, bound = walk_table(n, data->table, direction, &vertex, &slack);
+        memory[slot] = (int32_t)vertex;
         out[i] = larger(out[i], bound == -INFINITY ? plain_simplex(data, direction, vertex) : bound);
     }
 }

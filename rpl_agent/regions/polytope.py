@@ -142,7 +142,7 @@ class Polytope(Region):
         with _GROWING if self.method == "walk" else nullcontext():
             if self.method == "walk":
                 core.grow_table(data, len(directions), directions)
-            core.support_polytope_many(data, len(directions), directions, values)
+            core.support_polytope_many(data, len(directions), directions, 1, np.zeros(1, np.int32), values)
         return values
 
     def contains(self, points: np.ndarray) -> np.ndarray:

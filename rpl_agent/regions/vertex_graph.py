@@ -142,7 +142,7 @@ class VertexGraph:
         if outcome == core.CLIP_INCONSISTENT:
             raise GraphError("rounding has spoilt the vertex graph")
         bound = np.empty(1)
-        core.support_polytope_many(self._table(), 1, row, bound)
+        core.support_polytope_many(self._table(), 1, row, 1, np.zeros(1, np.int32), bound)
         self.empty = bool(bound[0] > rhs)
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:

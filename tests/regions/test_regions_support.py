@@ -117,7 +117,7 @@ def test_growing_graph_equals_complete_graph(n):
     expected = complete.minimize(directions)
     # The first query leaves the table at once (plain simplex), later ones find their way in it.
     unseen, data = np.empty(50), growing.kernel().polytope
-    core.support_polytope_many(data, 50, directions[:50], unseen)
+    core.support_polytope_many(data, 50, directions[:50], 50, np.zeros(50, np.int32), unseen)
     assert np.abs(unseen - expected[:50]).max() < 1e-9
     assert np.abs(growing.minimize(directions) - expected).max() < 1e-9
     assert growing.kernel().polytope.counts[0] <= 2**n
