@@ -59,8 +59,8 @@ class Rectangular(CompiledRelaxation):
         super().__init__(pmdp, compiled or compiled_set(INTERVAL, self.lower, self.upper), "rectangular")
 
     @property
-    def tightness(self) -> float:
-        return LOOSE_TIGHTNESS if self._by_query else self._set.tightness
+    def tightness(self) -> float:  # of `expectation`: walks clip multipliers, for which the core's own bounds pay
+        return LOOSE_TIGHTNESS if self._by_query or self._set.polytope is not None else self._set.tightness
 
     def compiled(self) -> CompiledSet | None:
         return None if self._by_query else self._set

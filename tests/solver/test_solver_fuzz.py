@@ -122,3 +122,9 @@ def test_the_two_sides_of_a_horizon_do_not_cross(seed):
 def test_a_hull_in_place_of_a_set_proves_nothing_on_its_inner_side(seed):
     """An upper bound for the hull of a set of linear programs, below the value for the set by rounding, passed."""
     assert round_of(seed).failures == []
+
+
+@pytest.mark.parametrize("seed", [960001059])
+def test_what_a_walk_clips_is_part_of_the_tightness(seed):
+    """Through the protocol alone, an upper bound was 1e-14 below a value: 1e-12 was added, 1.01e-12 was missing."""
+    assert round_of(seed).failures == []
