@@ -1,7 +1,7 @@
 /* Finite horizons, step by step from the end, from one side.
  *
- * A step is small and there are many, so what stays the same is worked out once: a row with one or two successors is a share
- * of the larger value and another one where they change places (`pair_share`), and such rows are bounded in blocks, by vector
+ * A step is small and there are many, so what stays the same is worked out once: of a row with one or two successors, the
+ * share of the one that nature avoids, whichever that will be (`pair_share`). Such rows are bounded in blocks, by vector
  * instructions. All others go through `row_bound`, as does every row where values are extreme or a policy is given. */
 #include "sweeps.h"
 #include "threads.h"
