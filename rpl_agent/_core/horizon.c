@@ -50,6 +50,36 @@ typedef struct one_step {
 
 /* ---------------------------------------------------------------------- short rows */
 
+/* `pair_bound` once more, bit for bit (a test compares them), in pieces that do not depend on values and one without branches.
+ * Where each row is looked at once, its branches are a fifth faster. */
+
+/* Nature's value from low to high (maximise: from high to low) moved by a share of the way, rounded to a side, without
+ * branches: shares carry a relative error only, so that one of 0 gives an exact result. `undecided`: what mass that nobody
+ * decides may change. */
+INLINE double share_bound(double low, double high, double share, double undecided, bool maximise, bool upward)
+{
+    const double total = share * (high - low), sum = maximise ? high - total : low + total;
+    double error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * fabs(sum) + FAINT) + undecided;
+    error = share > 0.0 ? error : 0.0;
+    double result = upward ? sum + error : sum - error;
+    result = result > high ? high : result;
+    return result < low ? low : result;
+}
+
+/* The share of the successor that nature avoids in a row with two, `far`: as little as its own lower bound and the other's
+ * upper bound allow. *most: as much as the others allow, less by rounding where bounds miss a distribution. */
+INLINE double pair_share(double lower_near, double upper_near, double lower_far, double upper_far, double *most)
+{
+    *most = smaller(upper_far, 1.0 - lower_near);
+    return larger(lower_far, 1.0 - upper_near);
+}
+
+/* Whether such a row leads there only. Beside 1e-20, 1 is 1 - 1e-20, rounded. */
+INLINE bool is_certain(double lower_near, double upper_near, double lower_far)
+{
+    return !(upper_near > 0.0) || (lower_far >= 1.0 && !(lower_near > 0.0));
+}
+
 /* Writes a row; false where it is not short. */
 static bool prepare_row(const game *play, int64_t row, const short_rows *out)
 {
@@ -62,8 +92,11 @@ static bool prepare_row(const game *play, int64_t row, const short_rows *out)
     out->y[row] = in.successor[b];
     out->x_share[row] = out->y_share[row] = out->x_missing[row] = out->y_missing[row] = 0.0;
     if (b - a == 1) {
-        out->x_share[row] = pair_share(in.lower[g], in.upper[g], in.lower[f], in.upper[f], &out->x_missing[row]);
-        out->y_share[row] = pair_share(in.lower[f], in.upper[f], in.lower[g], in.upper[g], &out->y_missing[row]);
+        double x_most, y_most;
+        out->x_share[row] = pair_share(in.lower[g], in.upper[g], in.lower[f], in.upper[f], &x_most);
+        out->y_share[row] = pair_share(in.lower[f], in.upper[f], in.lower[g], in.upper[g], &y_most);
+        out->x_missing[row] = larger(out->x_share[row] - x_most, 0.0);
+        out->y_missing[row] = larger(out->y_share[row] - y_most, 0.0);
         is_short = is_short && !is_certain(in.lower[g], in.upper[g], in.lower[f])
                    && !is_certain(in.lower[f], in.upper[f], in.lower[g]);
     }
@@ -100,7 +133,8 @@ INLINE double short_total(int64_t row, double x, double y, const short_rows *row
     const double x_missing = rows->x_missing[row], y_missing = rows->y_missing[row];
     const bool avoids_y = maximise ? x > y : x < y;
     const double share = avoids_y ? y_share : x_share, missing = avoids_y ? y_missing : x_missing;
-    const double q = share_bound(x < y ? x : y, x < y ? y : x, share, missing, maximise, upward);
+    const double low = x < y ? x : y, high = x < y ? y : x;
+    const double q = share_bound(low, high, share, missing * (high - low), maximise, upward);
     const double sum = reward[row] + gamma * q, error = rows->unit[row] * (fabs(sum) + rows->size[row] + FAINT);
     return upward ? sum + error : sum - error;
 }

@@ -76,45 +76,35 @@ bool largest_finite(int64_t a, int64_t b, const double *values, bool maximise, c
 double hull_bound(int64_t a, int64_t b, const double *values, double cap, bool maximise, bool upward,
                   const interval_rows *in, entry *entries);
 
-/* Nature's value from low to high (maximise: from high to low) moved by a share of the way, rounded to a side, without
- * branches: shares carry a relative error only, so that one of 0 gives an exact result. `missing`: a share that nobody
- * decides. */
-INLINE double share_bound(double low, double high, double share, double missing, bool maximise, bool upward)
-{
-    const double span = high - low, total = share * span, sum = maximise ? high - total : low + total;
-    double error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * fabs(sum) + FAINT) + missing * span;
-    error = share > 0.0 ? error : 0.0;
-    double result = upward ? sum + error : sum - error;
-    result = result > high ? high : result;
-    return result < low ? low : result;
-}
-
-/* The share of the successor that nature avoids in a row with two, `far`: as little as its own lower bound and the other's
- * upper bound allow; *missing: by how much bounds miss a distribution, by rounding. */
-INLINE double pair_share(double lower_near, double upper_near, double lower_far, double upper_far, double *missing)
-{
-    const double share = larger(lower_far, 1.0 - upper_near), most = smaller(upper_far, 1.0 - lower_near);
-    *missing = larger(share - most, 0.0);
-    return share;
-}
-
-/* Whether such a row leads there only. Beside 1e-20, 1 is 1 - 1e-20, rounded. */
-INLINE bool is_certain(double lower_near, double upper_near, double lower_far)
-{
-    return !(upper_near > 0.0) || (lower_far >= 1.0 && !(lower_near > 0.0));
-}
-
-/* The bound of a row with two successors of finite values x and y and bounds f, g, in closed form. */
+/* The bound of a row with two successors of finite values x and y and bounds f, g, in closed form. The share of the
+ * larger value carries a relative error only, so a share of 0 gives an exact result. */
 INLINE double pair_bound(double x, double y, int32_t f, int32_t g, const double *lower, const double *upper,
                          bool maximise, bool upward)
 {
+    if (maximise) {
+        x = -x;
+        y = -y;
+    }
     /* which one is larger is not foreseeable: numbers are selected, not branches */
-    int32_t first = -(int32_t)(maximise ? x > y : x < y), near = g ^ ((f ^ g) & first), far = f ^ ((f ^ g) & first);
-    double low = x < y ? x : y, high = x < y ? y : x, missing;
-    double share = pair_share(lower[near], upper[near], lower[far], upper[far], &missing);
-    if (is_certain(lower[near], upper[near], lower[far]))
-        return maximise ? low : high;
-    return share_bound(low, high, share, missing, maximise, upward);
+    int32_t first = -(int32_t)(x < y), below = g ^ ((f ^ g) & first), above = f ^ ((f ^ g) & first);
+    double low = x < y ? x : y, high = x >= y ? x : y, span = fabs(x - y);
+    double lower_low = lower[below], upper_low = upper[below], lower_high = lower[above], upper_high = upper[above];
+    /* the larger value gets as little as its own lower bound and the other's upper bound allow */
+    double share = larger(lower_high, 1.0 - upper_low), most = smaller(upper_high, 1.0 - lower_low);
+    double total = share * span, result = low + total, error = 0.0;
+    if ((share > 0.0) & (span > 0.0)) {
+        error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * fabs(result) + FAINT);
+        if (share > most) /* bounds that miss a distribution by rounding */
+            error += (share - most) * span;
+    }
+    if (!(upper_low > 0.0) || (lower_high >= 1.0 && !(lower_low > 0.0))) { /* beside 1e-20, 1 is 1 - 1e-20, rounded */
+        result = high;
+        error = 0.0;
+    }
+    result = upward == maximise ? result - error : result + error;
+    result = result > high ? high : result;
+    result = result < low ? low : result;
+    return maximise ? -result : result;
 }
 
 /* `row_bound` of an interval model. */
