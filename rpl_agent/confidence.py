@@ -47,9 +47,14 @@ class ConfidenceSet(Protocol):
         """Simultaneous intervals (lower (F,), upper (F,)) for the expressions; ModelError if there are none."""
 
     def region(
-        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
+        self,
+        pmdp: ParametricMDP,
+        counts: Counts,
+        delta: float,
+        warm: np.ndarray | None,
+        bounds: Bounds | None,
         objective: Objective | None = None,
-    ) -> Region:  # fmt: skip
+    ) -> Region:
         """The set as a region in reduced coordinates.
 
         ``warm`` is a point estimate (d,) to start searches from; ``bounds`` are this set's own `intervals` for the
@@ -77,9 +82,14 @@ class IntervalSet:
         return confidence_intervals(pmdp, counts, self.name, delta)
 
     def region(
-        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
+        self,
+        pmdp: ParametricMDP,
+        counts: Counts,
+        delta: float,
+        warm: np.ndarray | None,
+        bounds: Bounds | None,
         objective: Objective | None = None,
-    ) -> Region:  # fmt: skip
+    ) -> Region:
         return interval_region(pmdp, *(bounds if bounds is not None else self.intervals(pmdp, counts, delta)))
 
 
@@ -96,9 +106,14 @@ class Likelihood:
         return confidence_intervals(pmdp, counts, "anytime", delta)
 
     def region(
-        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
+        self,
+        pmdp: ParametricMDP,
+        counts: Counts,
+        delta: float,
+        warm: np.ndarray | None,
+        bounds: Bounds | None,
         objective: Objective | None = None,
-    ) -> Region:  # fmt: skip
+    ) -> Region:
         return likelihood_region(pmdp, counts, delta, warm=warm, objective=objective)
 
 

@@ -136,9 +136,14 @@ def timed(timings: dict[str, float], stage: str) -> Iterator[None]:
 # ---------------------------------------------------------------------- data → what nature may do
 @one_blas_thread
 def uncertainty_from(
-    pmdp: ParametricMDP, counts: Counts, config: Config, objective: Objective | None = None, *,
-    start: np.ndarray | None = None, evidence: Doubt = NO_DOUBT,
-) -> Uncertainty:  # fmt: skip
+    pmdp: ParametricMDP,
+    counts: Counts,
+    config: Config,
+    objective: Objective | None = None,
+    *,
+    start: np.ndarray | None = None,
+    evidence: Doubt = NO_DOUBT,
+) -> Uncertainty:
     """The confidence set of the data, relaxed for the solver.
 
     ``objective`` is whose value will be bounded, chosen before the data: the set may be tight where that matters.
@@ -236,10 +241,12 @@ def _of_region(relax: Callable[[Region, ParametricMDP], Relaxation], data: Confi
 
 #: Relaxations by name; None if no parameter is left.
 RELAXERS: dict[str, Callable[[ConfidenceData], Relaxation | None]] = {
-    "tied": _tied, "parameter": partial(_of_region, parameter_wise), "expression": partial(_of_region, expression_wise),
+    "tied": _tied,
+    "parameter": partial(_of_region, parameter_wise),
+    "expression": partial(_of_region, expression_wise),
     "rectangular": partial(_of_region, _rectangular),
     "coupled": partial(_of_region, _rectangular),  # and then better bounds for one common parameter, if any
-}  # fmt: skip
+}
 RELAXATIONS = tuple(RELAXERS)
 
 
@@ -251,9 +258,15 @@ def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> 
 
 # ---------------------------------------------------------------------- what nature may do → bounds
 def certify(
-    pmdp: ParametricMDP | UncertainMDP, counts: Counts, objective: Objective | str, config: Config | None = None, *,
-    policy: Policy | None = None, warm: Solutions | None = None, **settings: Any,
-) -> Certificate:  # fmt: skip
+    pmdp: ParametricMDP | UncertainMDP,
+    counts: Counts,
+    objective: Objective | str,
+    config: Config | None = None,
+    *,
+    policy: Policy | None = None,
+    warm: Solutions | None = None,
+    **settings: Any,
+) -> Certificate:
     """A certificate from counts.
 
     Without ``policy`` the robust policy is synthesised: the robust side bounds its value, the optimistic side bounds
@@ -323,16 +336,33 @@ def certify_uncertainty(
                 found = value_at(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))  # shown, no bound
             estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4)) if found is None else found
     return Certificate(
-        lower=lower, upper=upper, delta=config.delta, objective=objective, policy=chosen,
-        confidence=config.confidence, relaxation=config.relaxation, samples=counts.total, estimate=estimate,
-        evaluated=policy is not None, anytime=config.is_anytime, log_e_value=uncertainty.log_e_value,
-        refuted=uncertainty.refuted, empty=uncertainty.empty, fallback=uncertainty.fallback,
-        edge=None if at_edge is None else at_edge.note, reward_error=reward_error, basis=uncertainty.basis,
-        model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
+        lower=lower,
+        upper=upper,
+        delta=config.delta,
+        objective=objective,
+        policy=chosen,
+        confidence=config.confidence,
+        relaxation=config.relaxation,
+        samples=counts.total,
+        estimate=estimate,
+        evaluated=policy is not None,
+        anytime=config.is_anytime,
+        log_e_value=uncertainty.log_e_value,
+        refuted=uncertainty.refuted,
+        empty=uncertainty.empty,
+        fallback=uncertainty.fallback,
+        edge=None if at_edge is None else at_edge.note,
+        reward_error=reward_error,
+        basis=uncertainty.basis,
+        model=pmdp.name,
+        model_hash=pmdp.content_hash,
+        timings=timings,
         slack=0.0 if objective.horizon is not None else max(robust.gap, optimistic.gap),
-        iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=True,
+        iterations=robust.iterations + optimistic.iterations,
+        versions=versions(),
+        checked=True,
         **_explained(pmdp, counts, uncertainty.estimate, gradient),
-    )  # fmt: skip
+    )
 
 
 def _explained(
@@ -347,9 +377,14 @@ def _explained(
 
 
 def _checked_solutions(
-    relaxation: Relaxation, objective: Objective, policy: Policy | None, precision: float, warm: Solutions,
-    timings: dict[str, float], reward_error: float,
-) -> tuple[Solution, Solution]:  # fmt: skip
+    relaxation: Relaxation,
+    objective: Objective,
+    policy: Policy | None,
+    precision: float,
+    warm: Solutions,
+    timings: dict[str, float],
+    reward_error: float,
+) -> tuple[Solution, Solution]:
     """(robust, optimistic), each proved on the side that a certificate uses.
 
     The proof does not depend on how bounds were found. What fails is solved once more without a warm start; a
@@ -360,9 +395,14 @@ def _checked_solutions(
         with timed(timings, "solve"), warnings.catch_warnings():
             warnings.simplefilter("ignore", PrecisionWarning)  # the width is part of the bounds; `slack` reports it
             robust, optimistic = solve_both(
-                relaxation, objective, policy=policy, precision=precision, warm=start, reward_error=reward_error,
+                relaxation,
+                objective,
+                policy=policy,
+                precision=precision,
+                warm=start,
+                reward_error=reward_error,
                 outer=True,
-            )  # fmt: skip
+            )
         with timed(timings, "check"):
             proved = _proved(robust, upward), _proved(optimistic, not upward)
         if proved[0] is not None and proved[1] is not None:
@@ -378,21 +418,30 @@ def _proved(solution: Solution, upward: bool) -> Solution | None:
     The check proves whatever passes it: how the bounds were obtained does not matter.
     """
     for slack in WIDENED:
-        wider = solution if slack == 0.0 else replace(
-            solution,
-            lower=solution.lower - slack * abs(solution.lower), upper=solution.upper + slack * abs(solution.upper),
-            lower_values=solution.lower_values - slack * np.abs(solution.lower_values),
-            upper_values=solution.upper_values + slack * np.abs(solution.upper_values),
-        )  # fmt: skip
+        wider = (
+            solution
+            if slack == 0.0
+            else replace(
+                solution,
+                lower=solution.lower - slack * abs(solution.lower),
+                upper=solution.upper + slack * abs(solution.upper),
+                lower_values=solution.lower_values - slack * np.abs(solution.lower_values),
+                upper_values=solution.upper_values + slack * np.abs(solution.upper_values),
+            )
+        )
         if not wider.check([upward]):
             return wider
     return None
 
 
 def _better_bounds(
-    uncertainty: Uncertainty, objective: Objective, config: Config, policy: Policy | None, known: tuple[float, float],
+    uncertainty: Uncertainty,
+    objective: Objective,
+    config: Config,
+    policy: Policy | None,
+    known: tuple[float, float],
     chosen: Policy,
-) -> tuple[float, float, Policy, np.ndarray | None]:  # fmt: skip
+) -> tuple[float, float, Policy, np.ndarray | None]:
     """The better of rectangular and coupled bounds on each side: both hold on the same event, so no δ is spent.
 
     Without a given policy the agent's own side bounds whichever policy has the better guarantee. The last result is

@@ -66,14 +66,25 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Positive = Annotated[float, msgspec.Meta(ge=0.0)]
 #: Exceptions of constructors for values of the wrong kind.
 UNREADABLE = (
-    msgspec.ValidationError, KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, RecursionError,
-)  # fmt: skip
+    msgspec.ValidationError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    ValueError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+)
 
 
 def read(
-    data: Any, kind: type[Stored], place: str, arrays: Mapping[str, np.ndarray] | None = None,
-    error: type[DataError] = DataError, makers: Mapping[type, Callable[[Any], Any]] | None = None,
-) -> Stored:  # fmt: skip
+    data: Any,
+    kind: type[Stored],
+    place: str,
+    arrays: Mapping[str, np.ndarray] | None = None,
+    error: type[DataError] = DataError,
+    makers: Mapping[type, Callable[[Any], Any]] | None = None,
+) -> Stored:
     """A dataclass object from the output of `jsonable`; ``error`` names the first field that does not fit.
 
     ``makers`` are functions from JSON for types that are not dataclasses.

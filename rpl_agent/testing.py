@@ -128,8 +128,10 @@ def check_relaxation(
     members = [pmdp.instantiate(np.asarray(theta, dtype=float)) for theta in np.atleast_2d(thetas)]
     for member in members:
         p = member.probability
-        _require((p >= lower[pmdp.expression] - TOLERANCE).all() and (p <= upper[pmdp.expression] + TOLERANCE).all(),
-                 f"bounds() exclude the probabilities of θ = {member.theta}")  # fmt: skip
+        _require(
+            (p >= lower[pmdp.expression] - TOLERANCE).all() and (p <= upper[pmdp.expression] + TOLERANCE).all(),
+            f"bounds() exclude the probabilities of θ = {member.theta}",
+        )
     rng = np.random.default_rng(seed)
     some = np.sort(rng.choice(pmdp.num_rows, size=(pmdp.num_rows + 1) // 2, replace=False))
     forms: list[Relaxation] = [relaxation]
@@ -186,9 +188,14 @@ def _two_coins() -> tuple[ParametricMDP, Objective, np.ndarray]:
         return {"stay": {state: "1"}}
 
     pmdp = build(
-        start, actions, domain=["p", "q"], labels={"won": lambda s: s == won, "lost": lambda s: s == lost},
-        action_names=["once", "twice", "stay"], variables=("place",), name="two coins",
-    )  # fmt: skip
+        start,
+        actions,
+        domain=["p", "q"],
+        labels={"won": lambda s: s == won, "lost": lambda s: s == lost},
+        action_names=["once", "twice", "stay"],
+        variables=("place",),
+        name="two coins",
+    )
     return pmdp, Objective.reach("won", avoid="lost"), np.array([0.4, 0.3])
 
 
@@ -248,8 +255,9 @@ def check_confidence_set(kind: ConfidenceSet, *, data_sets: int = 60, delta: flo
         missed = {what: missed[what] + failed[what] for what in missed}
     for what, number in missed.items():
         chance = scipy.stats.binom.sf(number - 1, data_sets, delta)
-        _require(chance >= FALSE_ALARM,
-                 f"{what}: the truth is missed in {number} of {data_sets} data sets at δ = {delta}")  # fmt: skip
+        _require(
+            chance >= FALSE_ALARM, f"{what}: the truth is missed in {number} of {data_sets} data sets at δ = {delta}"
+        )
 
 
 def _intervals(
@@ -276,8 +284,10 @@ def check_agent(make: Callable[[int], Any], *, episodes: int = 60) -> None:
     first, second = (make(5) for _ in range(2))
     for agent in (first, second):
         _require(agent.learn(_two_coins_env(), budget=episodes) is agent, "learn does not return the agent")
-        _require(agent.num_episodes == episodes,
-                 f"learn(budget={episodes}) ends after {agent.num_episodes} episodes (num_episodes)")  # fmt: skip
+        _require(
+            agent.num_episodes == episodes,
+            f"learn(budget={episodes}) ends after {agent.num_episodes} episodes (num_episodes)",
+        )
     _require(first.num_timesteps >= episodes, f"num_timesteps is {first.num_timesteps} after {episodes} episodes")
     choices = _choices(first)
     alike = choices == _choices(second) and first.num_timesteps == second.num_timesteps

@@ -66,9 +66,13 @@ class Verdict:
 
 
 def with_proof(
-    found: Verdict, certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path,
+    found: Verdict,
+    certificate: Certificate,
+    pmdp: ParametricMDP,
+    counts: Counts,
+    path: Path,
     earlier: Mapping[str, Counts] | None = None,
-) -> Verdict:  # fmt: skip
+) -> Verdict:
     """The verdict with the checker's, if a certificate claims to be proved: these numbers, these data."""
     if not certificate.proved:
         refused = read_proof(path).get("refused") if path.is_file() else f"there is no {path.name}"
@@ -140,9 +144,14 @@ class _Again:
         given = policy is not None
         if given not in self._found:
             self._found[given] = certify_uncertainty(
-                self._pmdp, self._counts, self._uncertainty, self._certificate.objective, self._config,
-                policy=policy, reward_error=self._certificate.reward_error,
-            )  # fmt: skip
+                self._pmdp,
+                self._counts,
+                self._uncertainty,
+                self._certificate.objective,
+                self._config,
+                policy=policy,
+                reward_error=self._certificate.reward_error,
+            )
         return self._found[given]
 
     def bound(self, side: str, policy: Policy | None) -> float:
@@ -223,14 +232,19 @@ def data_from_json(pmdp: ParametricMDP, data: Mapping[str, Any]) -> Counts:
         weights, progress = ([float.fromhex(getattr(m, name)) for m in marks] for name in ("weight", "progress"))
     except (ValueError, OverflowError) as error:
         raise DataError(f"the certificate's data: {error}") from None
-    return Counts.from_arrays(pmdp, {
-        "schedule": np.array(found.schedule), "planned": np.array(found.planned),
-        "transitions": _dense(found.transitions, pmdp.num_transitions),
-        "mark_totals": np.array([m.total for m in marks], dtype=np.int64),
-        "mark_weights": np.array(weights), "mark_progress": np.array(progress),
-        "mark_successes": np.array([_dense(m.successes, size) for m in marks]).reshape(-1, size),
-        "mark_trials": np.array([_dense(m.trials, size) for m in marks if m.trials]).reshape(-1, size),
-    })  # fmt: skip
+    return Counts.from_arrays(
+        pmdp,
+        {
+            "schedule": np.array(found.schedule),
+            "planned": np.array(found.planned),
+            "transitions": _dense(found.transitions, pmdp.num_transitions),
+            "mark_totals": np.array([m.total for m in marks], dtype=np.int64),
+            "mark_weights": np.array(weights),
+            "mark_progress": np.array(progress),
+            "mark_successes": np.array([_dense(m.successes, size) for m in marks]).reshape(-1, size),
+            "mark_trials": np.array([_dense(m.trials, size) for m in marks if m.trials]).reshape(-1, size),
+        },
+    )
 
 
 def write_with_data(path: Path, certificate: Certificate, counts: Counts, source: Mapping[str, Any]) -> None:

@@ -10,6 +10,13 @@ from rpl_envs.world import DisabledAction
 register_all()
 
 __all__ = [
-    "FAMILIES", "INSTANCES", "Benchmark", "DisabledAction", "Instance", "PMDPEnv", "PMDPVectorEnv", "benchmark",
+    "FAMILIES",
+    "INSTANCES",
+    "Benchmark",
+    "DisabledAction",
+    "Instance",
+    "PMDPEnv",
+    "PMDPVectorEnv",
+    "benchmark",
     "make_own",
-]  # fmt: skip
+]

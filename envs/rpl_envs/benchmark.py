@@ -52,9 +52,15 @@ class Instance:
 
 
 def _instance(
-    family: str, sizes: str, label: str, episode: int, counts: tuple[int, int, int] | None = None,
-    value: float | None = None, online: bool = False, **size: Any,
-) -> Instance:  # fmt: skip
+    family: str,
+    sizes: str,
+    label: str,
+    episode: int,
+    counts: tuple[int, int, int] | None = None,
+    value: float | None = None,
+    online: bool = False,
+    **size: Any,
+) -> Instance:
     return Instance(f"{family}-{sizes}", family, size, label, episode, counts, value, online)
 
 
@@ -84,14 +90,23 @@ INSTANCES: dict[str, Instance] = {
         _instance("Glider", "51x47", "(51, 47) in the size and ellipsoid tables", 400, (2397, 37066, 4977), w=51, h=47),
         _instance("Glider", "51x47-region", "(51, 47) in the main table", 400, w=51, h=47, goal=[30, 30], radius=10),
         _instance("Glider", "69x67", "(106, 99) in the main table", 600, w=69, h=67, goal=[35, 35], radius=10),
-        _instance("Glider", "71x67", "(106, 99) in the size table", 600, (4757, 74299, 9768), w=71, h=67,
-                  goal=[51, 50], radius=10),
+        _instance(
+            "Glider",
+            "71x67",
+            "(106, 99) in the size table",
+            600,
+            (4757, 74299, 9768),
+            w=71,
+            h=67,
+            goal=[51, 50],
+            radius=10,
+        ),
         _instance("ParallelBetting", "5", "(5)", 5, (3051, 15543, 477), 26.605, n=5),
         _instance("ParallelBetting", "6", "(6)", 6, (5046, 30746, 597), 27.737, True, n=6),
         _instance("ParallelBetting", "10", "(10)", 10, (21006, 187730, 1077), n=10),
         _instance("ParallelBetting", "20", "(20)", 20, (151556, 1846840, 185209), n=20),
     )
-}  # fmt: skip
+}
 
 #: Family -> the function that builds it, as "module:function" so that importing one builds nothing.
 FAMILIES: dict[str, str] = {

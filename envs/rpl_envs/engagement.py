@@ -65,9 +65,11 @@ def expand(L: int, churn_penalty: bool, states: Mapping[str, np.ndarray]) -> Ite
     up = mixture(worth * FACTOR_UP[zone, a], UP[a], OFFSET_UP[zone, a])
     down = mixture(worth * FACTOR_DOWN[zone, a], DOWN[a], OFFSET_DOWN[zone, a])
     after = {
-        "last": chosen, "cool": np.where(chosen == AGGRESSIVE, 0, np.minimum(cool + 1, 2)),
-        "phase": np.zeros(len(react)), "pending": np.zeros(len(react)),
-    }  # fmt: skip
+        "last": chosen,
+        "cool": np.where(chosen == AGGRESSIVE, 0, np.minimum(cool + 1, 2)),
+        "phase": np.zeros(len(react)),
+        "pending": np.zeros(len(react)),
+    }
     for move, chance in ((1, up), (-1, down), (0, certain[react] - up - down)):
         yield Block("light", react, after | {"e": e + move}, chance)
 

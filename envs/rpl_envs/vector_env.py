@@ -71,9 +71,14 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
         here = self._world
         self._sampled = sampling_world(self.pmdp, here._cumulative, here.reward, here.arrival, here.terminal)
         self._lanes = core.Lanes(
-            count=num_envs, max_steps=self.max_episode_steps, rng=self._rng, row=np.empty(num_envs, dtype=np.int64),
-            state=self._states, steps=self._steps, over=self._over,
-        )  # fmt: skip
+            count=num_envs,
+            max_steps=self.max_episode_steps,
+            rng=self._rng,
+            row=np.empty(num_envs, dtype=np.int64),
+            state=self._states,
+            steps=self._steps,
+            over=self._over,
+        )
         self._started = False
 
     def action_masks(self) -> np.ndarray:
@@ -148,9 +153,11 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
     def _info(self) -> dict[str, Any]:
         present = np.ones(self.num_envs, dtype=bool)
         return {
-            "action_mask": self.action_masks(), "_action_mask": present,
-            "state": self._states.copy(), "_state": present.copy(),
-        }  # fmt: skip
+            "action_mask": self.action_masks(),
+            "_action_mask": present,
+            "state": self._states.copy(),
+            "_state": present.copy(),
+        }
 
     def _final_info(self, final: np.ndarray) -> dict[str, Any]:
         """Gymnasium's form: an object array with None where a lane continues."""
@@ -166,8 +173,11 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
             "_state": ended.copy(),
         }
         return {
-            "final_obs": observations, "_final_obs": ended.copy(), "final_info": details, "_final_info": ended.copy(),
-        }  # fmt: skip
+            "final_obs": observations,
+            "_final_obs": ended.copy(),
+            "final_info": details,
+            "_final_info": ended.copy(),
+        }
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
         mask = (options or {}).get("reset_mask")

@@ -22,9 +22,14 @@ from rpl_agent._core.build import HERE, build_core, declarations
 
 #: What an array holds for a pointer to this type of the header.
 DTYPES: dict[str, Any] = {
-    "double": np.float64, "bool": np.bool_, "int8_t": np.int8, "int32_t": np.int32, "int64_t": np.int64,
-    "uint8_t": np.uint8, "uint64_t": np.uint64,
-}  # fmt: skip
+    "double": np.float64,
+    "bool": np.bool_,
+    "int8_t": np.int8,
+    "int32_t": np.int32,
+    "int64_t": np.int64,
+    "uint8_t": np.uint8,
+    "uint64_t": np.uint64,
+}
 _STRUCT = re.compile(r"typedef struct \w*\s*\{(.*?)\}\s*(\w+);", re.DOTALL)
 _FUNCTION = re.compile(r"^(\w+) (\w+)\(([^)]*)\);", re.MULTILINE)
 _CONSTANT = re.compile(r"^#define (\w+) (\S+)(?: +/\*.*)?$", re.MULTILINE)

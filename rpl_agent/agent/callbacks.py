@@ -240,10 +240,15 @@ class CertificateLog(BaseCallback):
         self.history: list[dict[str, float]] = []
 
     def _on_certificate(self, certificate: Certificate) -> bool:
-        self.history.append({
-            "episodes": self.agent.num_episodes, "steps": self.agent.num_timesteps, "lower": certificate.lower,
-            "upper": certificate.upper, "estimate": certificate.estimate,
-        })  # fmt: skip
+        self.history.append(
+            {
+                "episodes": self.agent.num_episodes,
+                "steps": self.agent.num_timesteps,
+                "lower": certificate.lower,
+                "upper": certificate.upper,
+                "estimate": certificate.estimate,
+            }
+        )
         return True
 
 
@@ -353,9 +358,12 @@ class SB3Callback(Facade):
         logger = Facade(agent.logger, record=record, dump=lambda step=0: None)
         self.agent = agent
         self._model: Any = Facade(
-            agent, num_timesteps=agent.num_timesteps, logger=logger, get_env=lambda: copies,
+            agent,
+            num_timesteps=agent.num_timesteps,
+            logger=logger,
+            get_env=lambda: copies,
             get_vec_normalize_env=lambda: None,  # observations are states, and nothing is normalised
-        )  # fmt: skip
+        )
         self._other.init_callback(self._model)
 
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:

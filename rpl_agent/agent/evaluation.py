@@ -76,10 +76,15 @@ def play(agent: Any, env: Env, episodes: int, *, seed: int, policy: Policy) -> S
     objective = agent.objective
     compiled = objective.horizon is None  # the simulator knows no rules that change with time
     attachment = attach(
-        env, pmdp=agent.pmdp, objective=objective, state_of=getattr(agent, "observation_to_state", None),
-        compiled=compiled and agent.compiled, check_rewards=getattr(agent, "check_rewards", None),
-        action_to_env=getattr(agent, "action_to_env", None), end=getattr(agent, "end", None),
-    )  # fmt: skip
+        env,
+        pmdp=agent.pmdp,
+        objective=objective,
+        state_of=getattr(agent, "observation_to_state", None),
+        compiled=compiled and agent.compiled,
+        check_rewards=getattr(agent, "check_rewards", None),
+        action_to_env=getattr(agent, "action_to_env", None),
+        end=getattr(agent, "end", None),
+    )
     done = SampledBatch()
     seeds = np.random.SeedSequence([seed, 3])
     source = open_source(
@@ -90,9 +95,15 @@ def play(agent: Any, env: Env, episodes: int, *, seed: int, policy: Policy) -> S
 
 
 def evaluate(
-    agent: Any, env: Env, episodes: int, *, seed: int = 0, policy: Any = None,
-    bounds: tuple[float, float] | None = None, delta: float | None = None,
-) -> Evaluation:  # fmt: skip
+    agent: Any,
+    env: Env,
+    episodes: int,
+    *,
+    seed: int = 0,
+    policy: Any = None,
+    bounds: tuple[float, float] | None = None,
+    delta: float | None = None,
+) -> Evaluation:
     """Play any policy and bound its mean value; see `RPLAgent.evaluate`."""
     if policy is None:
         policy = (agent.certificate or agent.certify()).policy

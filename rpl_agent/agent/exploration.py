@@ -210,9 +210,13 @@ class RowInformation:
 
 
 def informative_policy(
-    relaxation: Relaxation, objective: Objective, counts: Counts, theta: np.ndarray, start: Policy,
+    relaxation: Relaxation,
+    objective: Objective,
+    counts: Counts,
+    theta: np.ndarray,
+    start: Policy,
     goal: SamplingGoal,
-) -> Policy | None:  # fmt: skip
+) -> Policy | None:
     """The policy that lowers the variance of the value fastest.
 
     None if there is no gradient, or if it might play forever: in a model with cycles whose

@@ -115,10 +115,17 @@ class Forecast:
 
 
 def forecast(
-    pmdp: ParametricMDP, objective: Objective, theta: np.ndarray | Mapping[str, float], config: Config,
-    sampler: Sampler, *, gap: float | None = None, episodes: Sequence[int] = (), draws: int | None = None,
+    pmdp: ParametricMDP,
+    objective: Objective,
+    theta: np.ndarray | Mapping[str, float],
+    config: Config,
+    sampler: Sampler,
+    *,
+    gap: float | None = None,
+    episodes: Sequence[int] = (),
+    draws: int | None = None,
     seed: int = 0,
-) -> Forecast:  # fmt: skip
+) -> Forecast:
     """The expected gap: after each of ``episodes``, or around the number that ``gap`` needs.
 
     draws : data sets per number of episodes; None: as many as `enough` asks for.
@@ -144,9 +151,17 @@ def forecast(
     gaps = [found[n] if n in found else drawn(n) for n in points.tolist()]
     mean, least, most = (np.array([summary(g) for g in gaps]) for summary in (np.mean, np.min, np.max))
     return Forecast(
-        points, mean, least, most, imagined.sigma(points), imagined.best.middle,
-        imagined.steps, config.delta, gap, needed,
-    )  # fmt: skip
+        points,
+        mean,
+        least,
+        most,
+        imagined.sigma(points),
+        imagined.best.middle,
+        imagined.steps,
+        config.delta,
+        gap,
+        needed,
+    )
 
 
 def enough(gaps: Sequence[float]) -> bool:
@@ -179,9 +194,14 @@ class _Imagined:
     """Simulated runs at a guess: expected visits per row, block by block."""
 
     def __init__(
-        self, pmdp: ParametricMDP, objective: Objective, theta: Any, config: Config, sampler: Sampler,
+        self,
+        pmdp: ParametricMDP,
+        objective: Objective,
+        theta: Any,
+        config: Config,
+        sampler: Sampler,
         rng: np.random.Generator,
-    ):  # fmt: skip
+    ):
         self.pmdp, self.objective, self.sampler, self._rng = pmdp, objective, sampler, rng
         self.mdp = pmdp.instantiate(theta)
         self.stop = objective.resolve(pmdp).decided | absorbing_states(pmdp)

@@ -95,9 +95,12 @@ class Loop:
             self._until_bet(target),
         )
         return Request(
-            sampling, Limits() if waiting else limits, pause, *target.left(episodes, self._session.steps),
+            sampling,
+            Limits() if waiting else limits,
+            pause,
+            *target.left(episodes, self._session.steps),
             interrupt.asked,
-        )  # fmt: skip
+        )
 
     def _progress(self, target: Target) -> float:
         """The completed share of the plan: of the budget, or of the estimated data for the gap to stop at.

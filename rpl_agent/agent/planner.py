@@ -88,7 +88,7 @@ class Planner(Memory):
             if goal is not None and uncertainty.estimate is not None and uncertainty.fallback is None:
                 self.informative = informative_policy(
                     uncertainty.relaxation, self.objective, counts, uncertainty.estimate, self.optimistic.policy, goal
-                )  # fmt: skip
+                )
         self.estimate, self.seen = uncertainty.estimate, seen
         return self.optimistic.policy
 
@@ -117,9 +117,14 @@ class Planner(Memory):
         self.uncertainty = self._uncertainty(counts, None, self.objective)
         with self._each_warning_once():
             certificate = certify_uncertainty(
-                self.pmdp, counts, self.uncertainty, self.objective, self.config, warm=self.solutions,
+                self.pmdp,
+                counts,
+                self.uncertainty,
+                self.objective,
+                self.config,
+                warm=self.solutions,
                 reward_error=reward_error,
-            )  # fmt: skip
+            )
         self.seconds["solve"] += certificate.solve_seconds
         return certificate
 

@@ -72,9 +72,13 @@ class Acting:
     weight: float
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False,
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
         action_masks: Any = None,
-    ) -> tuple[np.ndarray, Any]:  # fmt: skip
+    ) -> tuple[np.ndarray, Any]:
         """Action(s) for one observation or a batch of them.
 
         ``state`` counts the steps of each episode; it matters for finite horizons (see `as_policy`). In optimistic
@@ -164,9 +168,15 @@ class Queries(Acting):
     _source: Any
 
     def plan(
-        self, env: Env, theta: np.ndarray | Mapping[str, float], *, gap: float | None = None,
-        episodes: int | Sequence[int] = (), policy: Policy | None = None, draws: int | None = None,
-    ) -> Forecast:  # fmt: skip
+        self,
+        env: Env,
+        theta: np.ndarray | Mapping[str, float],
+        *,
+        gap: float | None = None,
+        episodes: int | Sequence[int] = (),
+        policy: Policy | None = None,
+        draws: int | None = None,
+    ) -> Forecast:
         """The expected gap after n episodes if the parameters are as you guess: how much data do I need?
 
         Samples nothing from the environment and uses nothing learned. An estimate, not a guarantee.
@@ -184,10 +194,16 @@ class Queries(Acting):
         if policy is None and isinstance(self.schedule, Never):
             policy = Policy.uniform(session.pmdp)
         return forecast(
-            session.pmdp, session.objective, theta, session.config,
+            session.pmdp,
+            session.objective,
+            theta,
+            session.config,
             Sampler(session.time_limit, self.weight, self.exploration, policy),
-            gap=gap, episodes=[episodes] if isinstance(episodes, int) else episodes, draws=draws, seed=session.seed,
-        )  # fmt: skip
+            gap=gap,
+            episodes=[episodes] if isinstance(episodes, int) else episodes,
+            draws=draws,
+            seed=session.seed,
+        )
 
     def value_bounds(self, step: int = 0) -> Bounds:
         """(lower (S,), upper (S,)) as for the initial state, for every state, simultaneously with probability ≥ 1 − δ.
@@ -221,16 +237,26 @@ class Queries(Acting):
         first = pmdp.solver_step(0)
         return [
             {
-                "state": s, "value": pmdp.state_value(s), "name": pmdp.state_name(s), "lower": float(lower[s]),
-                "upper": float(upper[s]), "action": pmdp.action_keys[certificate.policy.action(pmdp, s, None, first)],
+                "state": s,
+                "value": pmdp.state_value(s),
+                "name": pmdp.state_name(s),
+                "lower": float(lower[s]),
+                "upper": float(upper[s]),
+                "action": pmdp.action_keys[certificate.policy.action(pmdp, s, None, first)],
             }
             for s in np.flatnonzero(~pmdp.is_silent).tolist()
-        ]  # fmt: skip
+        ]
 
     def evaluate(
-        self, env: Env, episodes: int, *, policy: Any = None, bounds: tuple[float, float] | None = None,
-        seed: int = 0, delta: float | None = None,
-    ) -> Evaluation:  # fmt: skip
+        self,
+        env: Env,
+        episodes: int,
+        *,
+        policy: Any = None,
+        bounds: tuple[float, float] | None = None,
+        seed: int = 0,
+        delta: float | None = None,
+    ) -> Evaluation:
         """Play a policy and bound its mean value from the outcomes, without relying on the model.
 
         Parameters

@@ -135,10 +135,17 @@ class RPLAgent(Queries):
         if objective is None and session.started:
             objective = session.objective
         world = attach(
-            env, pmdp=pmdp, objective=objective, state_of=self.observation_to_state, compiled=self.compiled,
-            check_rewards=self.check_rewards, horizon=self.horizon, action_to_env=self.action_to_env,
-            learned=session.pmdp if session.started else None, end=self.end,
-        )  # fmt: skip
+            env,
+            pmdp=pmdp,
+            objective=objective,
+            state_of=self.observation_to_state,
+            compiled=self.compiled,
+            check_rewards=self.check_rewards,
+            horizon=self.horizon,
+            action_to_env=self.action_to_env,
+            learned=session.pmdp if session.started else None,
+            end=self.end,
+        )
         if not session.started:
             self.config = session.config = _method(self.config, world.method)
             session.start(world.pmdp, world.objective)
@@ -309,9 +316,13 @@ class RPLAgent(Queries):
         session = self.session
         if self._source is None:
             self._source = Stream(
-                require(self.world), session.experience, session.rng, session.fresh_seed, session.opening,
+                require(self.world),
+                session.experience,
+                session.rng,
+                session.fresh_seed,
+                session.opening,
                 session.source_state,
-            )  # fmt: skip
+            )
             session.source_state = None
         return self._source
 
@@ -376,9 +387,13 @@ class RPLAgent(Queries):
         state, arrays = checkpoint.read_latest(path if Path(path).exists() else _zipped(path))
         stored = read_state(state, arrays)
         agent = cls(
-            **agent_arguments(stored, schedule), pmdp=pmdp, observation_to_state=observation_to_state,
-            action_to_env=action_to_env, tensorboard_log=tensorboard_log, verbose=verbose,
-        )  # fmt: skip
+            **agent_arguments(stored, schedule),
+            pmdp=pmdp,
+            observation_to_state=observation_to_state,
+            action_to_env=action_to_env,
+            tensorboard_log=tensorboard_log,
+            verbose=verbose,
+        )
         agent.session.start(pmdp or stored_model(state, arrays), stored.objective)
         if env is None and pmdp is None:
             env = make_env(stored.session.env_spec)

@@ -36,9 +36,21 @@ from rpl_agent.verify import read_with_data, verify, with_proof
 
 #: Fields of the certificate in the result of a run.
 SHOWN = (
-    "lower", "upper", "gap", "guarantee", "estimate", "delta", "confidence", "relaxation", "checked", "proved",
-    "refuted", "empty", "truncation", "notes",
-)  # fmt: skip
+    "lower",
+    "upper",
+    "gap",
+    "guarantee",
+    "estimate",
+    "delta",
+    "confidence",
+    "relaxation",
+    "checked",
+    "proved",
+    "refuted",
+    "empty",
+    "truncation",
+    "notes",
+)
 
 
 def parse_schedule(text: str) -> Schedule:
@@ -80,9 +92,14 @@ def train(
     """
     given = {**(options or {}), **({} if horizon is None else {"horizon": horizon})}
     agent = RPLAgent(
-        config=config, seed=seed, weight=weight, exploration=exploration, verbose=0 if quiet else 1,
-        schedule=parse_schedule(schedule) if isinstance(schedule, str) else schedule, **given,
-    )  # fmt: skip
+        config=config,
+        seed=seed,
+        weight=weight,
+        exploration=exploration,
+        verbose=0 if quiet else 1,
+        schedule=parse_schedule(schedule) if isinstance(schedule, str) else schedule,
+        **given,
+    )
     agent.set_env(env)
     agent.session.target = Target.after(0, budget, unit, stop_when_gap, log_interval)
 
@@ -127,9 +144,15 @@ def resume(
 
 
 def evaluate(
-    folder: str | Path, env: Env, *, episodes: int = 10_000, theta: np.ndarray | None = None, seed: int = 1,
-    bounds: tuple[float, float] | None = None, options: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    folder: str | Path,
+    env: Env,
+    *,
+    episodes: int = 10_000,
+    theta: np.ndarray | None = None,
+    seed: int = 1,
+    bounds: tuple[float, float] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The certified policy's value, by Monte Carlo and (if the true parameters are known) exactly.
 
     ``bounds`` are the least and the most that one episode can be worth, if the model does not determine them.
@@ -138,12 +161,20 @@ def evaluate(
     certificate = shown_certificate(agent, Path(folder))
     sampled = agent.evaluate(env, episodes, seed=seed, bounds=bounds)
     result: dict[str, Any] = {
-        "run": str(folder), "objective": agent.objective.describe(), "lower": certificate.lower,
-        "upper": certificate.upper, "episodes": episodes, "monte_carlo": float(sampled.values.mean()),
-        "standard_error": sampled.value_error, "cut": sampled.cut, "truncation": certificate.truncation,
-        "mean_length": float(sampled.lengths.mean()), "witness_lower": sampled.lower, "witness_upper": sampled.upper,
+        "run": str(folder),
+        "objective": agent.objective.describe(),
+        "lower": certificate.lower,
+        "upper": certificate.upper,
+        "episodes": episodes,
+        "monte_carlo": float(sampled.values.mean()),
+        "standard_error": sampled.value_error,
+        "cut": sampled.cut,
+        "truncation": certificate.truncation,
+        "mean_length": float(sampled.lengths.mean()),
+        "witness_lower": sampled.lower,
+        "witness_upper": sampled.upper,
         "contradiction": sampled.contradiction,
-    }  # fmt: skip
+    }
     lines = [
         f"{result['objective']}: certified [{certificate.lower:.6g}, {certificate.upper:.6g}]",
         f"  Monte Carlo ({episodes:,} episodes): {result['monte_carlo']:.6g} ± {2 * sampled.value_error:.2g}",
@@ -192,9 +223,13 @@ def verify_run(folder: str | Path) -> dict[str, Any]:
 
 
 def verdict(
-    certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path,
-    earlier: Mapping[str, Counts] | None = None, problems: Sequence[str] = (),
-) -> dict[str, Any]:  # fmt: skip
+    certificate: Certificate,
+    pmdp: ParametricMDP,
+    counts: Counts,
+    path: Path,
+    earlier: Mapping[str, Counts] | None = None,
+    problems: Sequence[str] = (),
+) -> dict[str, Any]:
     """The output of `rpl certify --verify`; ``problems`` are those found earlier."""
     found = verify(certificate, pmdp, counts, earlier)
     found = with_proof(found, certificate, pmdp, counts, proof_path(path), earlier)
@@ -205,11 +240,21 @@ def verdict(
     lines[-1] += f"recomputed [{found.lower:.6g}, {found.upper:.6g}]"
     if found.proved is not None:
         lines.append(f"  {found.proved}")
-    return jsonable({
-        "certificate": str(path), "verified": not found.problems, "problems": found.problems, "notes": found.notes,
-        "lower": certificate.lower, "upper": certificate.upper, "computed_lower": found.lower,
-        "computed_upper": found.upper, "proved": found.proved, "samples": counts.total, "text": "\n".join(lines),
-    })  # fmt: skip
+    return jsonable(
+        {
+            "certificate": str(path),
+            "verified": not found.problems,
+            "problems": found.problems,
+            "notes": found.notes,
+            "lower": certificate.lower,
+            "upper": certificate.upper,
+            "computed_lower": found.lower,
+            "computed_upper": found.upper,
+            "proved": found.proved,
+            "samples": counts.total,
+            "text": "\n".join(lines),
+        }
+    )
 
 
 def load_run(folder: Path, env: Env | None = None, options: Mapping[str, Any] | None = None) -> RPLAgent:
@@ -241,12 +286,16 @@ def _callbacks(checkpoint_every: int | None, theta: np.ndarray | None) -> list[A
 
 def _summary(agent: RPLAgent, certificate: Certificate) -> dict[str, Any]:
     return {
-        "model": agent.pmdp.name, "objective": agent.objective.describe(),
+        "model": agent.pmdp.name,
+        "objective": agent.objective.describe(),
         **{name: getattr(certificate, name) for name in SHOWN},
-        "episodes": agent.num_episodes, "steps": agent.num_timesteps, "updates": agent.num_updates,
-        "updates_skipped": agent.session.planner.skipped, "seconds": agent.session.clock.elapsed,
+        "episodes": agent.num_episodes,
+        "steps": agent.num_timesteps,
+        "updates": agent.num_updates,
+        "updates_skipped": agent.session.planner.skipped,
+        "seconds": agent.session.clock.elapsed,
         "stages": dict(agent.session.planner.seconds),
-    }  # fmt: skip
+    }
 
 
 def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str, Any]:

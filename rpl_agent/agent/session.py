@@ -131,9 +131,14 @@ class Session(SessionRecord):
     def _progress(self) -> Progress:
         data = self.experience
         return Progress(
-            self.episodes, self.steps, self.updates, data.rows.copy(), data.expressions.copy(),
-            self._unknown_rows, ~self.pmdp.table.is_constant,
-        )  # fmt: skip
+            self.episodes,
+            self.steps,
+            self.updates,
+            data.rows.copy(),
+            data.expressions.copy(),
+            self._unknown_rows,
+            ~self.pmdp.table.is_constant,
+        )
 
     def look_for_repetitions(self) -> None:
         """Refute the model if the environment repeats the same random draws."""

@@ -249,6 +249,12 @@ def check(env: Env, config: Config, epsilon: float, *, budget: int, seed: int = 
     elif callback is not None:
         found, played = callback.found or "the policy was not played", callback.policy
     return SampledAnswer(
-        certificate, found, played, epsilon, agent.num_timesteps + steps, agent.num_episodes + episodes,
-        agent.num_updates, time.perf_counter() - began,
-    )  # fmt: skip
+        certificate,
+        found,
+        played,
+        epsilon,
+        agent.num_timesteps + steps,
+        agent.num_episodes + episodes,
+        agent.num_updates,
+        time.perf_counter() - began,
+    )

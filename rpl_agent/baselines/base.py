@@ -179,10 +179,17 @@ class Baseline(Acting, ABC):
     def save(self, path: str | os.PathLike) -> None:
         """Write everything learned, in the agent's format, atomically."""
         state = SavedLearner(
-            type(self).__name__, self._config(), self.world.pmdp.content_hash, dict(self._rng.bit_generator.state),
-            self._stream.get_state(), self.num_episodes, self.num_timesteps, self.num_updates, self.planned_episodes,
+            type(self).__name__,
+            self._config(),
+            self.world.pmdp.content_hash,
+            dict(self._rng.bit_generator.state),
+            self._stream.get_state(),
+            self.num_episodes,
+            self.num_timesteps,
+            self.num_updates,
+            self.planned_episodes,
             self._sources,
-        )  # fmt: skip
+        )
         counts = {f"counts.{name}": array for name, array in self.experience.counts.to_arrays().items()}
         checkpoint.write(path, jsonable(state), self._arrays() | counts)
 

@@ -45,10 +45,16 @@ class TabularPlanner:
         self.pmdp, self.task = pmdp, task
         self.maximise = task.objective.sense is Sense.MAX
         self._task = core.PlanningTask(
-            states=pmdp.num_states, state_ptr=pmdp.state_ptr, row_ptr=pmdp.row_ptr, successor=pmdp.successor,
-            order=sweep_order(pmdp), decided=task.decided, reward=task.reward, discount=task.objective.discount,
+            states=pmdp.num_states,
+            state_ptr=pmdp.state_ptr,
+            row_ptr=pmdp.row_ptr,
+            successor=pmdp.successor,
+            order=sweep_order(pmdp),
+            decided=task.decided,
+            reward=task.reward,
+            discount=task.objective.discount,
             maximise=self.maximise,
-        )  # fmt: skip
+        )
         self._work = np.empty(int(np.diff(pmdp.row_ptr).max()))
         self.start = np.zeros(pmdp.num_states)
         if task.objective.kind is Kind.REACH:
@@ -163,8 +169,10 @@ class ModelBased(Baseline):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays: dict[str, np.ndarray] = {
-            "limit": self._limit, "until": np.array(self._until), "values": self._values,
-        }  # fmt: skip
+            "limit": self._limit,
+            "until": np.array(self._until),
+            "values": self._values,
+        }
         if self._sampling is not None:
             arrays["sampling"] = self._sampling.as_weights(self.world.pmdp)
         return arrays

@@ -65,9 +65,16 @@ class QLearning(Baseline):
         how = core.Learning(decay=self._decay, epsilon_min=self.epsilon_min, omega=self.omega, discount=self._discount)
         new = episodes - self.num_episodes
         self.num_timesteps += core.q_episodes(
-            world, how, self._task.decided, simulator.max_steps, self.num_episodes, new, simulator.state, self.q,
+            world,
+            how,
+            self._task.decided,
+            simulator.max_steps,
+            self.num_episodes,
+            new,
+            simulator.state,
+            self.q,
             self.visits,
-        )  # fmt: skip
+        )
         self.num_episodes = episodes
 
     def _step_episode(self) -> None:

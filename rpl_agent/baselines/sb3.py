@@ -137,9 +137,15 @@ class SB3Agent:
     name: ClassVar[str] = "sb3"
 
     def __init__(
-        self, algorithm: str, *, seed: int = 0, num_envs: int = 1, tensorboard_log: str | None = None,
-        observation_to_state: StateOf | None = None, **keywords: Any,
-    ):  # fmt: skip
+        self,
+        algorithm: str,
+        *,
+        seed: int = 0,
+        num_envs: int = 1,
+        tensorboard_log: str | None = None,
+        observation_to_state: StateOf | None = None,
+        **keywords: Any,
+    ):
         if algorithm not in ALGORITHMS:
             raise ModelError(f"algorithm {algorithm!r} is not one of {sorted(ALGORITHMS)}")
         if num_envs < 1:
@@ -164,9 +170,13 @@ class SB3Agent:
         self._env = FeatureEnv(self.world, self.features, self.masked)
         if self.model is None:
             self.model = ALGORITHMS[self.algorithm](
-                "MlpPolicy", self._copies(), seed=self.seed, device="cpu", tensorboard_log=self.tensorboard_log,
+                "MlpPolicy",
+                self._copies(),
+                seed=self.seed,
+                device="cpu",
+                tensorboard_log=self.tensorboard_log,
                 **self._settings(),
-            )  # fmt: skip
+            )
         else:
             self.model.set_env(self._copies())
 
@@ -264,9 +274,12 @@ class SB3Agent:
         buffer = BytesIO()
         self.model.save(buffer)
         state = {
-            "learner": f"sb3:{self.algorithm}", "seed": self.seed, "model": self.pmdp.content_hash,
-            "episodes": self.num_episodes, "timesteps": self.num_timesteps,
-        }  # fmt: skip
+            "learner": f"sb3:{self.algorithm}",
+            "seed": self.seed,
+            "model": self.pmdp.content_hash,
+            "episodes": self.num_episodes,
+            "timesteps": self.num_timesteps,
+        }
         checkpoint.write(path, state, {"sb3": np.frombuffer(buffer.getvalue(), dtype=np.uint8)})
 
     @classmethod

@@ -32,9 +32,26 @@ if TYPE_CHECKING:
 PLOTTED_EPISODES = 1000
 #: Printed fields of a certificate; --output writes all of them.
 PRINTED = (
-    "lower", "upper", "gap", "guarantee", "estimate", "confidence", "relaxation", "delta", "samples", "log_e_value",
-    "refuted", "empty", "fallback", "notes", "build_seconds", "solve_seconds", "timings", "checked", "proved",
-)  # fmt: skip
+    "lower",
+    "upper",
+    "gap",
+    "guarantee",
+    "estimate",
+    "confidence",
+    "relaxation",
+    "delta",
+    "samples",
+    "log_e_value",
+    "refuted",
+    "empty",
+    "fallback",
+    "notes",
+    "build_seconds",
+    "solve_seconds",
+    "timings",
+    "checked",
+    "proved",
+)
 
 
 def register(commands: Any) -> None:
@@ -57,9 +74,10 @@ def register(commands: Any) -> None:
         "--output", type=output_file(".json"), metavar="FILE.json", help="write the whole certificate, policy included"
     )
     certify.add_argument(
-        "--verify", action="store_true",
+        "--verify",
+        action="store_true",
         help="check a stored certificate (FILE.json of --output, or a RUN) from scratch against its model and data",
-    )  # fmt: skip
+    )
 
     plot = commands.add_parser("plot-region", run=run_plot, help="a picture of the confidence region in two parameters")
     add_source(plot, ID_OR_RUN)
@@ -72,9 +90,12 @@ def register(commands: Any) -> None:
     )
     add_method(plot)
     plot.add_argument(
-        "--output", type=output_file(".png", ".pdf", ".svg"), default="region.png", metavar="FILE",
+        "--output",
+        type=output_file(".png", ".pdf", ".svg"),
+        default="region.png",
+        metavar="FILE",
         help="picture to write: .png, .pdf or .svg (default region.png)",
-    )  # fmt: skip
+    )
 
     export = commands.add_parser(
         "export", run=run_export, help="write the learned uncertain model (DRN, UMB) and the policy (CSV, JSON, PRISM)"
@@ -83,13 +104,17 @@ def register(commands: Any) -> None:
     add_data(export)
     add_method(export)
     export.add_argument(
-        "--uncertain", type=output_file(".drn", ".umb"), metavar="FILE",
+        "--uncertain",
+        type=output_file(".drn", ".umb"),
+        metavar="FILE",
         help="interval model: the ending .drn or .umb decides the format",
-    )  # fmt: skip
+    )
     export.add_argument(
-        "--policy-file", type=output_file(".csv", ".json", ".strat"), metavar="FILE",
+        "--policy-file",
+        type=output_file(".csv", ".json", ".strat"),
+        metavar="FILE",
         help="robust policy: .csv, .json or .strat (PRISM)",
-    )  # fmt: skip
+    )
 
 
 def add_data(parser: Options) -> None:

@@ -96,10 +96,13 @@ def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
         "--theta", action="append", default=[], metavar="NAME=VALUE", help="true parameters, for commands that simulate"
     )
     group.add_argument(
-        "--unknown", nargs="+", default=None, metavar="WHAT",
+        "--unknown",
+        nargs="+",
+        default=None,
+        metavar="WHAT",
         help="hide numbers of a known model from the learner: commands (each probabilistic command is one unknown "
         "distribution), rows (each row is), or names of constants; the file's numbers are then the simulator's truth",
-    )  # fmt: skip
+    )
     group.add_argument("--tie", choices=("modules",), help="renamed modules share their unknown commands")
     group.add_argument(
         "--normalise", action="store_true", help="scale rows whose rounded numbers sum to 1 only up to 1e-5"
@@ -125,12 +128,16 @@ def add_method(parser: Parser) -> None:
         from rpl_agent.pipeline import CONFIDENCES, RELAXATIONS, Config
 
         probability = {"type": between(0, 1)}
-        add_call(group, Config, {
-            "confidence": ("confidence set", {"choices": CONFIDENCES}),
-            "relaxation": ("what nature may do", {"choices": RELAXATIONS}),
-            "delta": ("error probability of the whole statement", probability),
-            "precision": ("width of the solver's brackets, relative to values above 1", probability),
-        })  # fmt: skip
+        add_call(
+            group,
+            Config,
+            {
+                "confidence": ("confidence set", {"choices": CONFIDENCES}),
+                "relaxation": ("what nature may do", {"choices": RELAXATIONS}),
+                "delta": ("error probability of the whole statement", probability),
+                "precision": ("width of the solver's brackets, relative to values above 1", probability),
+            },
+        )
 
     parser.later(add)
 
@@ -152,9 +159,7 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
 
         if arguments.const or arguments.tie or arguments.unknown not in (None, ["rows"]):
             raise ModelError("--const, --tie and --unknown (except rows) need a model in the PRISM language")
-        return load_drn(
-            arguments.model, ranges, normalise=arguments.normalise, hide_rows=arguments.unknown is not None
-        )  # fmt: skip
+        return load_drn(arguments.model, ranges, normalise=arguments.normalise, hide_rows=arguments.unknown is not None)
     constants = pairs(arguments.const, "--const", str)
     shows = sys.stderr.isatty()
 
@@ -165,10 +170,15 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
     try:
         unknown = arguments.unknown
         return prism.load(
-            arguments.model, constants, ranges, max_states=arguments.max_states, progress=progress,
-            unknown=unknown[0] if unknown and len(unknown) == 1 else unknown, tie_modules=arguments.tie == "modules",
+            arguments.model,
+            constants,
+            ranges,
+            max_states=arguments.max_states,
+            progress=progress,
+            unknown=unknown[0] if unknown and len(unknown) == 1 else unknown,
+            tie_modules=arguments.tie == "modules",
             normalise=arguments.normalise,
-        )  # fmt: skip
+        )
     finally:
         if shows:
             print("\r\033[K", end="", file=sys.stderr)

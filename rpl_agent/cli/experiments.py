@@ -15,16 +15,18 @@ API = "rpl_agent.experiments.api"
 #: options of each kind of sweep, and of both
 HELP: dict[str, dict[str, Any]] = {
     "reproduce": {
-        "suite": "parts to run: sizes uniform online (default: all)", "seeds": "runs of each learning curve",
+        "suite": "parts to run: sizes uniform online (default: all)",
+        "seeds": "runs of each learning curve",
         "quick": "small instances and budgets: minutes instead of hours",
         "budget": "episodes per run (default: the paper's 10^5)",
     },
     "compare": {"agents": "whom to compare", "seeds": "runs of each agent", "budget": "episodes per run"},
-}  # fmt: skip
+}
 SWEEP: dict[str, Any] = {
-    "output": "folder for rows, tables and figures; a sweep found there is resumed", "jobs": "parallel runs",
+    "output": "folder for rows, tables and figures; a sweep found there is resumed",
+    "jobs": "parallel runs",
     "executor": ("ray uses RAY_ADDRESS, or starts a local one", {"choices": ("joblib", "ray")}),
-}  # fmt: skip
+}
 
 
 def register(commands: Any) -> None:
@@ -42,9 +44,11 @@ def register(commands: Any) -> None:
     report.add_argument("run_folder", nargs="?", metavar="RUN", help="a run folder (default: the sweep in --results)")
     report.add_argument("--results", default="results", help="folder with rows (default results)")
     report.add_argument(
-        "--output", type=output_file(".html"), metavar="FILE.html",
+        "--output",
+        type=output_file(".html"),
+        metavar="FILE.html",
         help="default: report.html in RUN or in the results folder",
-    )  # fmt: skip
+    )
 
 
 def _add_sweep(parser: Options, name: str) -> None:

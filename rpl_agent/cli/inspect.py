@@ -62,18 +62,21 @@ def register(commands: Any) -> None:
     )
     add_source(optimum)
     optimum.add_argument(
-        "--precision", type=between(0, 1),
+        "--precision",
+        type=between(0, 1),
         help="width of the bracket (default 1e-6); for a region, the allowed distance of its bounds from "
         "attained values, as a share of their range (default 0.01)",
-    )  # fmt: skip
+    )
     optimum.add_argument("--boxes", type=count, metavar="N", help="for a region: boxes per side (default 2000)")
     optimum.add_argument(
         "--time-limit", type=between(0, float("inf")), metavar="SECONDS", help="for a region: when to stop"
     )
     optimum.add_argument(
-        "--plot", type=output_file(".png", ".pdf", ".svg"), metavar="FILE",
+        "--plot",
+        type=output_file(".png", ".pdf", ".svg"),
+        metavar="FILE",
         help="for a region with one or two parameters: draw the values, or where the comparison holds",
-    )  # fmt: skip
+    )
 
 
 def run_check(arguments: argparse.Namespace) -> int:
@@ -240,9 +243,12 @@ def _solve_region(arguments: argparse.Namespace, model: PrismModel) -> int:
     if arguments.plot:
         shown_parameters(model.pmdp.domain)
     found = prism.answer_region(
-        model, arguments.property, precision=arguments.precision or DEFAULT_PRECISION,
-        max_boxes=arguments.boxes or DEFAULT_BOXES, time_limit=arguments.time_limit or math.inf,
-    )  # fmt: skip
+        model,
+        arguments.property,
+        precision=arguments.precision or DEFAULT_PRECISION,
+        max_boxes=arguments.boxes or DEFAULT_BOXES,
+        time_limit=arguments.time_limit or math.inf,
+    )
     parts = _parts(found, bool(arguments.plot))
     data = _region_facts(arguments, found, parts)
     if arguments.plot:
@@ -319,10 +325,15 @@ def describe() -> list[dict[str, Any]]:
         states, transitions, expressions = instance.counts or (None, None, None)
         found.append(
             {
-                "id": instance.id, "states": states, "transitions": transitions, "expressions": expressions,
-                "parameters": parameters, "objective": objective, "episode_steps": instance.episode + 1,
+                "id": instance.id,
+                "states": states,
+                "transitions": transitions,
+                "expressions": expressions,
+                "parameters": parameters,
+                "objective": objective,
+                "episode_steps": instance.episode + 1,
             }
-        )  # fmt: skip
+        )
     return found
 
 

@@ -53,15 +53,28 @@ def run_plan(arguments: argparse.Namespace) -> None:
     theta = source.require_theta("planning")
     uniform = Policy.uniform(source.pmdp) if arguments.sampler == "uniform" else None
     found = forecast(
-        source.pmdp, source.objective, theta, config_of(arguments), Sampler(source.max_steps, policy=uniform),
-        gap=arguments.gap, episodes=arguments.episodes, draws=arguments.draws, seed=arguments.seed,
-    )  # fmt: skip
+        source.pmdp,
+        source.objective,
+        theta,
+        config_of(arguments),
+        Sampler(source.max_steps, policy=uniform),
+        gap=arguments.gap,
+        episodes=arguments.episodes,
+        draws=arguments.draws,
+        seed=arguments.seed,
+    )
     if arguments.plot:
         found.plot(arguments.plot, f"{source.name}: {source.objective.describe()}")
     data = {
-        "model": source.name, "objective": source.objective.describe(), "value": found.value, "delta": found.delta,
-        "gap": found.wanted, "needed": found.needed, "steps_per_episode": found.steps, "curve": found.table(),
-    }  # fmt: skip
+        "model": source.name,
+        "objective": source.objective.describe(),
+        "value": found.value,
+        "delta": found.delta,
+        "gap": found.wanted,
+        "needed": found.needed,
+        "steps_per_episode": found.steps,
+        "curve": found.table(),
+    }
     lines = [f"{source.name}: {source.objective.describe()} is {found.value:.6g} if the guess is right"]
     if found.needed is not None:
         lines.append(f"a gap of {found.wanted:g} (δ = {found.delta:g}) takes about {found.needed:,} episodes")
@@ -89,10 +102,21 @@ def run_smc(arguments: argparse.Namespace) -> None:
     config = config_of(arguments)
     found = check(source.env(), config, arguments.epsilon, budget=arguments.budget, seed=arguments.seed)
     data = {
-        "model": source.name, "property": source.objective.describe(), "lower": found.lower, "upper": found.upper,
-        "epsilon": arguments.epsilon, "delta": config.delta, "decided": found.decided, "paths": found.paths,
-        "contradiction": found.contradiction, "samples": found.samples,
-        "episodes": found.episodes, "certificates": found.certificates, "parameters": source.pmdp.num_parameters,
-        "confidence": config.confidence, "relaxation": config.relaxation, "seconds": round(found.seconds, 3),
-    }  # fmt: skip
+        "model": source.name,
+        "property": source.objective.describe(),
+        "lower": found.lower,
+        "upper": found.upper,
+        "epsilon": arguments.epsilon,
+        "delta": config.delta,
+        "decided": found.decided,
+        "paths": found.paths,
+        "contradiction": found.contradiction,
+        "samples": found.samples,
+        "episodes": found.episodes,
+        "certificates": found.certificates,
+        "parameters": source.pmdp.num_parameters,
+        "confidence": config.confidence,
+        "relaxation": config.relaxation,
+        "seconds": round(found.seconds, 3),
+    }
     emit(arguments, data, "statistical model checking")

@@ -48,18 +48,24 @@ def register(commands: Any) -> None:
     _add_folder(evaluate)
     evaluate.add_argument("--episodes", type=count, default=10_000, metavar="N", help="to simulate (default 10000)")
     evaluate.add_argument(
-        "--worth", dest="bounds", type=float, nargs=2, metavar=("LEAST", "MOST"),
+        "--worth",
+        dest="bounds",
+        type=float,
+        nargs=2,
+        metavar=("LEAST", "MOST"),
         help="range of the value of one episode (default: from the model)",
-    )  # fmt: skip
+    )
     add_seed(evaluate, 1)
 
     watch = commands.add_parser("watch", run=run_watch, help="see the policy act: in the terminal, or as .gif")
     _add_folder(watch)
     watch.add_argument("--episodes", type=count, default=1, metavar="N", help="to show (default 1)")
     watch.add_argument(
-        "--output", type=output_file(".gif"), metavar="FILE",
+        "--output",
+        type=output_file(".gif"),
+        metavar="FILE",
         help="write an animation instead: .gif",
-    )  # fmt: skip
+    )
     watch.add_argument("--fps", type=between(0, 100), default=4.0, help="steps per second (default 4)")
     watch.add_argument(
         "--mode", choices=("robust", "optimistic"), default="robust", help="the certified policy or the exploring one"
@@ -76,23 +82,30 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     """The keywords of `agent.runs.train`."""
     from rpl_agent.agent.runs import train
 
-    add_call(parser, train, {
-        "budget": "exact number of episodes (or steps, see --unit), e.g. 20000 or 1e5",
-        "unit": ("what the budget counts", {"choices": ("episodes", "steps")}),
-        "schedule": ("when to update: state-action, expression, never or every:N", {}),
-        "weight": ("probability of the planned action while exploring", {"type": between(0, 1, closed=True)}),
-        "exploration": ("certificate: mostly where episodes narrow the certificate; optimistic: as in the paper", {
-            "choices": ("optimistic", "certificate"),
-        }),
-        "horizon": (
-            "count only this many steps of a play; env: as many as its time limit",
-            {"type": _horizon, "metavar": "STEPS"},
-        ),
-        "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),
-        "log_dir": ("runs go to LOG_DIR/NAME", {}),
-        "name": ("name of the run folder (default: model and number)", {"type": folder_name}),
-        "checkpoint_every": "episodes between checkpoints, besides one every 20 seconds",
-    })  # fmt: skip
+    add_call(
+        parser,
+        train,
+        {
+            "budget": "exact number of episodes (or steps, see --unit), e.g. 20000 or 1e5",
+            "unit": ("what the budget counts", {"choices": ("episodes", "steps")}),
+            "schedule": ("when to update: state-action, expression, never or every:N", {}),
+            "weight": ("probability of the planned action while exploring", {"type": between(0, 1, closed=True)}),
+            "exploration": (
+                "certificate: mostly where episodes narrow the certificate; optimistic: as in the paper",
+                {
+                    "choices": ("optimistic", "certificate"),
+                },
+            ),
+            "horizon": (
+                "count only this many steps of a play; env: as many as its time limit",
+                {"type": _horizon, "metavar": "STEPS"},
+            ),
+            "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),
+            "log_dir": ("runs go to LOG_DIR/NAME", {}),
+            "name": ("name of the run folder (default: model and number)", {"type": folder_name}),
+            "checkpoint_every": "episodes between checkpoints, besides one every 20 seconds",
+        },
+    )
 
 
 def _add_view(parser: argparse.ArgumentParser) -> None:
@@ -164,9 +177,15 @@ def run_train(arguments: argparse.Namespace) -> int:
         arguments.id = source.name  # valid from every folder
     options = {key: getattr(arguments, key) for key in source_defaults()}
     result = call(
-        train, arguments, source.env(), source=options, config=config_of(arguments), oracle_theta=source.theta,
-        options=source.options, **_view(arguments),
-    )  # fmt: skip
+        train,
+        arguments,
+        source.env(),
+        source=options,
+        config=config_of(arguments),
+        oracle_theta=source.theta,
+        options=source.options,
+        **_view(arguments),
+    )
     return _finish(arguments, result)
 
 

@@ -156,15 +156,28 @@ def _chances(pmdp: ParametricMDP, frame: Frame | BoxFrame) -> Struct:
     sizes, is_box = (curvature_sizes, False) if isinstance(frame, Frame) else (cube_sizes, True)
     bend = None if forms.curvature is None else sizes(forms.curvature, frame.dimension)
     return core.RowChances(
-        r=frame.dimension, is_box=is_box, row_ptr=pmdp.row_ptr, successor=pmdp.successor, expression=pmdp.expression,
-        p=forms.p, slope=forms.slope, error=forms.error, curvature=forms.curvature, bend=bend,
-    )  # fmt: skip
+        r=frame.dimension,
+        is_box=is_box,
+        row_ptr=pmdp.row_ptr,
+        successor=pmdp.successor,
+        expression=pmdp.expression,
+        p=forms.p,
+        slope=forms.slope,
+        error=forms.error,
+        curvature=forms.curvature,
+        bend=bend,
+    )
 
 
 def excess(
-    problem: Problem, policy: Policy | None, chances: Struct, side: Side, here: tuple[np.ndarray, np.ndarray],
-    order: np.ndarray | None = None, margin: float = -1.0,
-) -> np.ndarray:  # fmt: skip
+    problem: Problem,
+    policy: Policy | None,
+    chances: Struct,
+    side: Side,
+    here: tuple[np.ndarray, np.ndarray],
+    order: np.ndarray | None = None,
+    margin: float = -1.0,
+) -> np.ndarray:
     """(S,) upper bound on the violation of the inequality of each state in ``order`` (None: all), for any play; else 0.
 
     ``here`` = (u (S,), g (S, r)). A number ≤ 0 proves the inequality. With a margin ≥ 0: by how much states are raised
@@ -176,9 +189,20 @@ def excess(
     out = np.zeros(pmdp.num_states)
     helpers = threads() if len(order) >= THREADED else 1
     core.residuals(
-        len(order), order, choice_of(problem, policy), chances, problem.reward, problem.gamma, side.value, margin,
-        u, g, helpers, np.empty(helpers * (2 * r + 2 * r * r)), out,
-    )  # fmt: skip
+        len(order),
+        order,
+        choice_of(problem, policy),
+        chances,
+        problem.reward,
+        problem.gamma,
+        side.value,
+        margin,
+        u,
+        g,
+        helpers,
+        np.empty(helpers * (2 * r + 2 * r * r)),
+        out,
+    )
     return out
 
 
@@ -188,9 +212,17 @@ def row_excess(problem: Problem, chances: Struct, side: Side, here: tuple[np.nda
     u, g = (np.ascontiguousarray(a) for a in here)
     out = np.empty(pmdp.num_rows)
     core.row_residuals(
-        pmdp.num_rows, pmdp.row_state, chances, problem.reward, problem.gamma, side.value,
-        u, g, np.empty(2 * r + 2 * r * r), out,
-    )  # fmt: skip
+        pmdp.num_rows,
+        pmdp.row_state,
+        chances,
+        problem.reward,
+        problem.gamma,
+        side.value,
+        u,
+        g,
+        np.empty(2 * r + 2 * r * r),
+        out,
+    )
     return out
 
 
@@ -325,9 +357,18 @@ def _steps(bound: AffineBound, problem: Problem) -> list[str]:
         return [f"the decided state {known[np.argmax(wrong)]} has a wrong value"]
     missed, r = np.empty_like(u[1:]), bound.frame.dimension
     core.step_residuals(
-        rules_of(problem, bound.policy), decided, bound.scope, chances_of(problem, bound.frame), problem.reward,
-        problem.gamma, bound.side.value, u, np.ascontiguousarray(g), np.empty(2 * r + 2 * r * r), missed,
-    )  # fmt: skip
+        rules_of(problem, bound.policy),
+        decided,
+        bound.scope,
+        chances_of(problem, bound.frame),
+        problem.reward,
+        problem.gamma,
+        bound.side.value,
+        u,
+        np.ascontiguousarray(g),
+        np.empty(2 * r + 2 * r * r),
+        missed,
+    )
     proved = missed <= 0.0
     if not proved.all():
         step, state = np.argwhere(~proved)[0]

@@ -165,9 +165,14 @@ class CoupledBounds:
 
 
 def coupled_bounds(
-    relaxation: Relaxation, region: Region, objective: Objective, policy: Policy | None, start: Policy,
-    known: tuple[float, float] = (-np.inf, np.inf), pieces: int = 1,
-) -> CoupledBounds | None:  # fmt: skip
+    relaxation: Relaxation,
+    region: Region,
+    objective: Objective,
+    policy: Policy | None,
+    start: Policy,
+    known: tuple[float, float] = (-np.inf, np.inf),
+    pieces: int = 1,
+) -> CoupledBounds | None:
     """Bounds on a policy's value, or, without one, on the value of a policy found here and on the optimum.
 
     relaxation : Rectangular, for the same region; determines where plays can be held
@@ -210,9 +215,13 @@ def coupled_bounds(
         so_far = (min if side is Side.UPPER else max)(found[side], limit)
         if pieces > 1 and np.isfinite(gap) and side.value * so_far - side.value * best > SPLIT * gap:
             found[side] = side.value * worst_of_pieces(
-                region, frame, _in_region(frame, slope), side.value * so_far,
-                partial(_of_piece, problem, expansion.policy, directions, side, every_policy), pieces,
-            )  # fmt: skip
+                region,
+                frame,
+                _in_region(frame, slope),
+                side.value * so_far,
+                partial(_of_piece, problem, expansion.policy, directions, side, every_policy),
+                pieces,
+            )
     return CoupledBounds(found[Side.LOWER], found[Side.UPPER], expansion.policy, _in_region(frame, slope))
 
 

@@ -104,9 +104,15 @@ class BoxBounds:
 
     # ------------------------------------------------------------------ one box
     def piece(
-        self, side: Side, lower: np.ndarray, upper: np.ndarray, parent: BoxPiece | None = None, eager: bool = True,
-        best: float | None = None, allowed: float = 0.0,
-    ) -> BoxPiece | None:  # fmt: skip
+        self,
+        side: Side,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        parent: BoxPiece | None = None,
+        eager: bool = True,
+        best: float | None = None,
+        allowed: float = 0.0,
+    ) -> BoxPiece | None:
         """The box with its bound, no worse than that of its parent; None if it is proved to be outside the region.
 
         A box without an affine bound may keep its parent's, unless ``eager``, because it will be halved. A box within

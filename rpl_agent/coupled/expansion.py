@@ -178,9 +178,21 @@ def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray, order: np.nd
     states, first = np.unique(source, return_index=True)
     seen = ~decided & reached(source, target, np.array([pmdp.initial_state]), size)
     return PolicyChain(
-        source, target, f, problem.gamma * weights[row], first, states, solved, seen, lost, inner,
-        place.reshape(-1), (entries % max(len(solved), 1)).astype(np.int32), indptr.astype(np.int32), order is not None,
-    )  # fmt: skip
+        source,
+        target,
+        f,
+        problem.gamma * weights[row],
+        first,
+        states,
+        solved,
+        seen,
+        lost,
+        inner,
+        place.reshape(-1),
+        (entries % max(len(solved), 1)).astype(np.int32),
+        indptr.astype(np.int32),
+        order is not None,
+    )
 
 
 def known_chain(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyChain:
@@ -300,9 +312,17 @@ def greedy_rules(problem: Problem, frame: Frame | BoxFrame) -> Policy:
     rules = np.empty((len(values) - 1, pmdp.num_states), np.int64)
     sense = 1.0 if problem.objective.sense is Sense.MAX else -1.0
     core.greedy_steps(
-        pmdp.num_states, len(rules), pmdp.state_ptr, problem.task.decided, chances_of(problem, frame), problem.reward,
-        problem.gamma, sense, values, rules,
-    )  # fmt: skip
+        pmdp.num_states,
+        len(rules),
+        pmdp.state_ptr,
+        problem.task.decided,
+        chances_of(problem, frame),
+        problem.reward,
+        problem.gamma,
+        sense,
+        values,
+        rules,
+    )
     return Policy.deterministic(rules[::-1])
 
 
@@ -322,9 +342,14 @@ class StepExpansion:
         gradient = np.empty((*values.shape, frame.dimension))
         gradient[0] = 0.0
         core.expand_steps(
-            rules_of(problem, policy), problem.task.decided, chances_of(problem, frame),
-            problem.reward, problem.gamma, values, gradient,
-        )  # fmt: skip
+            rules_of(problem, policy),
+            problem.task.decided,
+            chances_of(problem, frame),
+            problem.reward,
+            problem.gamma,
+            values,
+            gradient,
+        )
         return cls(problem, frame, policy, values, gradient)
 
     def bound(self, side: Side, every_policy: bool) -> AffineBound:
@@ -337,7 +362,17 @@ class StepExpansion:
         if not every_policy:
             core.reach_steps(rules, decided, chances, scope)
         core.raise_steps(
-            rules, scope, chances, problem.reward, problem.gamma, side.value, ROUNDING, self.values, self.gradient,
-            slack, np.empty_like(slack), np.empty(2 * r + 2 * r * r),
-        )  # fmt: skip
+            rules,
+            scope,
+            chances,
+            problem.reward,
+            problem.gamma,
+            side.value,
+            ROUNDING,
+            self.values,
+            self.gradient,
+            slack,
+            np.empty_like(slack),
+            np.empty(2 * r + 2 * r * r),
+        )
         return AffineBound(side, policy, self.frame, self.values, self.gradient, slack, scope)

@@ -98,9 +98,11 @@ def compares(lower: float, upper: float, comparison: str, threshold: Fraction) -
     if comparison not in (">=", ">", "<=", "<"):
         raise ModelError(f"comparison {comparison!r} must be one of >=, >, <=, <")
     yes, no = {
-        ">=": (least >= threshold, most < threshold), ">": (least > threshold, most <= threshold),
-        "<=": (most <= threshold, least > threshold), "<": (most < threshold, least >= threshold),
-    }[comparison]  # fmt: skip
+        ">=": (least >= threshold, most < threshold),
+        ">": (least > threshold, most <= threshold),
+        "<=": (most <= threshold, least > threshold),
+        "<": (most < threshold, least >= threshold),
+    }[comparison]
     return True if yes else False if no else None
 
 
@@ -154,13 +156,24 @@ def solve_region(
         warnings.warn(
             f"the bounds [{lower:.6g}, {upper:.6g}] hold, but are further from attained values "
             f"[{least.upper:.6g}, {most.lower:.6g}] than the precision {precision:g} allows: allow more",
-            PrecisionWarning, stacklevel=2,
-        )  # fmt: skip
+            PrecisionWarning,
+            stacklevel=2,
+        )
     return RegionSolution(
-        pmdp, objective, chosen, lower, upper, least, most, policy, guarantee,
-        least.upper if own is Side.LOWER else most.lower, bounds.boxes + boxes, time.perf_counter() - began,
+        pmdp,
+        objective,
+        chosen,
+        lower,
+        upper,
+        least,
+        most,
+        policy,
+        guarantee,
+        least.upper if own is Side.LOWER else most.lower,
+        bounds.boxes + boxes,
+        time.perf_counter() - began,
         search.converged,
-    )  # fmt: skip
+    )
 
 
 def region_in(pmdp: ParametricMDP, region: Domain | Mapping[str, tuple[float, float]] | None) -> Domain:
@@ -312,10 +325,15 @@ class Partition:
 
 
 def partition(
-    pmdp: ParametricMDP, objective: Objective, comparison: str, threshold: float | Fraction,
-    region: Domain | Mapping[str, tuple[float, float]] | None = None, *, undecided: float = DEFAULT_UNDECIDED,
+    pmdp: ParametricMDP,
+    objective: Objective,
+    comparison: str,
+    threshold: float | Fraction,
+    region: Domain | Mapping[str, tuple[float, float]] | None = None,
+    *,
+    undecided: float = DEFAULT_UNDECIDED,
     max_boxes: int = PARTITION_BOXES,
-) -> Partition:  # fmt: skip
+) -> Partition:
     """Halve boxes, the largest undecided one first, until at most a share of the region is undecided.
 
     region : as in `solve_region`
@@ -346,9 +364,11 @@ def partition(
     pieces = decided + [(entry[2], 0) for entry in waiting]
     shares = (volume[True], volume[False]) if not len(bounds.region.b) and free.any() else None
     return Partition(
-        np.array([p.lower for p, _ in pieces]), np.array([p.upper for p, _ in pieces]),
-        np.array([holds for _, holds in pieces], dtype=np.int8), shares,
-    )  # fmt: skip
+        np.array([p.lower for p, _ in pieces]),
+        np.array([p.upper for p, _ in pieces]),
+        np.array([holds for _, holds in pieces], dtype=np.int8),
+        shares,
+    )
 
 
 def _axis(piece: BoxPiece) -> int:

@@ -34,8 +34,12 @@ MAX_MARKS = 12
 SPLIT_MARKS = (0.04, 0.08, 0.16)
 #: Weight of the window that starts at the first sample, by schedule; the marks share the rest.
 ORIGIN_WEIGHT = {
-    "geometric": 1 / (MAX_MARKS + 1), "planned": 1 / 16, "split": 0.01, "shares": 0.01, "table": 1.0,
-}  # fmt: skip
+    "geometric": 1 / (MAX_MARKS + 1),
+    "planned": 1 / 16,
+    "split": 0.01,
+    "shares": 0.01,
+    "table": 1.0,
+}
 SPLIT_WEIGHT = (1.0 - ORIGIN_WEIGHT["split"]) / len(SPLIT_MARKS)
 #: Planned schedule: windows at `SPLIT_MARKS` of the plan, and when there are LATER times as many data as at the last,
 #: take a quarter each of the weight that is left; before the first of them, the geometric ones take a sixteenth.
@@ -344,7 +348,7 @@ class Counts:
         trials = iter(np.asarray(arrays.get("mark_trials", [])))
         for total, weight, progress, successes in zip(
             totals, arrays["mark_weights"].tolist(), shares, np.asarray(arrays["mark_successes"]), strict=True
-        ):  # fmt: skip
+        ):
             at_mark = next(trials, None) if progress > 0.0 else None
             counts._restore_mark(int(total), successes, float(weight), float(progress), at_mark)
         if not counts.origin_weight + sum(m.weight for m in counts.marks) <= 1.0 + 1e-9:

@@ -76,9 +76,17 @@ class EventTable:
         scratch = np.zeros(len(self.expression), dtype=np.int64), np.full(self.num_events, -1)
         rows = counts.visited[0]
         core.pool_events(
-            len(rows), rows, self.row_ptr, self.group_of, counts.transitions, self.event_of, self.positive,
-            *scratch, successes, trials,
-        )  # fmt: skip
+            len(rows),
+            rows,
+            self.row_ptr,
+            self.group_of,
+            counts.transitions,
+            self.event_of,
+            self.positive,
+            *scratch,
+            successes,
+            trials,
+        )
         return successes, trials
 
     def per_expression(

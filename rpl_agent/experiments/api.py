@@ -76,9 +76,12 @@ def _run(tasks: list[suites.Task], output: Any, jobs: int, executor: str, progre
     made = tables(rows)
     written = write_tables(made, Path(output) / "tables")
     return {
-        "runs": len(rows), "output": os.fspath(output), "files": [os.fspath(path) for path in written],
-        "rows": [_brief(row) for row in rows], "text": "\n".join(table.to_markdown() for table in made),
-    }  # fmt: skip
+        "runs": len(rows),
+        "output": os.fspath(output),
+        "files": [os.fspath(path) for path in written],
+        "rows": [_brief(row) for row in rows],
+        "text": "\n".join(table.to_markdown() for table in made),
+    }
 
 
 def _brief(row: Row) -> dict[str, Any]:

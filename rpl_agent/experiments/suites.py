@@ -19,16 +19,35 @@ ONLINE_EPISODES = 100_000
 
 #: The 18 rows of Table 2, by instance.
 TABLE_2_INSTANCES = (
-    "Aircraft-50x10", "Aircraft-100x20", "Aircraft-200x40", "Betting-50", "Betting-100", "Betting-140",
-    "Engagement-100", "Engagement-300", "Engagement-1000", "MarsRover-50x50", "MarsRover-75x75", "MarsRover-125x125",
-    "Glider-21x17", "Glider-51x47-region", "Glider-69x67", "ParallelBetting-5", "ParallelBetting-10",
+    "Aircraft-50x10",
+    "Aircraft-100x20",
+    "Aircraft-200x40",
+    "Betting-50",
+    "Betting-100",
+    "Betting-140",
+    "Engagement-100",
+    "Engagement-300",
+    "Engagement-1000",
+    "MarsRover-50x50",
+    "MarsRover-75x75",
+    "MarsRover-125x125",
+    "Glider-21x17",
+    "Glider-51x47-region",
+    "Glider-69x67",
+    "ParallelBetting-5",
+    "ParallelBetting-10",
     "ParallelBetting-20",
-)  # fmt: skip
+)
 #: Instances for the same labels in the size and ellipsoid tables.
 OTHER_INSTANCES = ("Betting-135", "Glider-51x47", "Glider-71x67")
 ONLINE_INSTANCES = (
-    "Aircraft-20x10", "Betting-25", "Engagement-50", "MarsRover-10x10", "Glider-11x9", "ParallelBetting-6",
-)  # fmt: skip
+    "Aircraft-20x10",
+    "Betting-25",
+    "Engagement-50",
+    "MarsRover-10x10",
+    "Glider-11x9",
+    "ParallelBetting-6",
+)
 QUICK_INSTANCES = ONLINE_INSTANCES[:-1] + ("ParallelBetting-5",)
 
 #: (confidence, relaxation) of every set, and the sampler if not the optimistic one -> (its name, its
@@ -99,13 +118,18 @@ def uniform(
     """Tables 2, 3 and 5: the true-optimal policy's bounds under sets learned from uniform trajectories."""
     return [
         {
-            "kind": "uniform", "instance": name, "confidence": confidence, "relaxation": relaxation,
-            "episodes": episodes, "seed": seed, "delta": delta,
+            "kind": "uniform",
+            "instance": name,
+            "confidence": confidence,
+            "relaxation": relaxation,
+            "episodes": episodes,
+            "seed": seed,
+            "delta": delta,
         }
         for name in instances
         for seed in range(seeds)
         for confidence, relaxation in sets
-    ]  # fmt: skip
+    ]
 
 
 def online(
@@ -119,14 +143,20 @@ def online(
     """Figures 2 and 4: optimism with a doubling schedule; values and guarantees along the way."""
     return [
         {
-            "kind": "online", "instance": name, "confidence": confidence, "relaxation": relaxation,
-            "episodes": episodes, "seed": seed, "delta": delta, "schedule": schedule,
+            "kind": "online",
+            "instance": name,
+            "confidence": confidence,
+            "relaxation": relaxation,
+            "episodes": episodes,
+            "seed": seed,
+            "delta": delta,
+            "schedule": schedule,
             **({"exploration": sampler[0]} if sampler else {}),
         }
         for seed in range(seeds)
         for name in instances
         for confidence, relaxation, *sampler in sets
-    ]  # fmt: skip
+    ]
 
 
 def compare(ids: Iterable[str], agents: Sequence[str], seeds: int, budget: int) -> list[Task]:

@@ -186,10 +186,18 @@ def sizes_table(rows: Sequence[Row]) -> Table:
         result, known = found[name]["result"], INSTANCES[name].counts if name in INSTANCES else None
         ours = (result["states"], result["transitions"], result["expressions"])
         agrees = "–" if known is None else ("yes" if ours == tuple(known) else f"no: {known}")
-        lines.append([
-            name, *(f"{n:,}" for n in ours), str(result["parameters"]), str(result["rank"]), result["objective"],
-            short(number(result["value"]), 6), agrees, short(number(found[name]["timing"].get("build"))),
-        ])  # fmt: skip
+        lines.append(
+            [
+                name,
+                *(f"{n:,}" for n in ours),
+                str(result["parameters"]),
+                str(result["rank"]),
+                result["objective"],
+                short(number(result["value"]), 6),
+                agrees,
+                short(number(found[name]["timing"].get("build"))),
+            ]
+        )
     columns = ("instance", "|S|", "|T|", "|Λ|", "parameters", "rank", "objective", "V*", "as published", "build [s]")
     note = "|Λ| counts the constant 1; “parameters” are the free ones (the paper also counts size constants)."
     return Table("table1_sizes", "Table 1 and 4: the models", columns, lines, note)
@@ -209,18 +217,37 @@ def uniform_table(rows: Sequence[Row]) -> Table:
             build, solve = _mean(some, "build", "timing"), _mean(some, "solve", "timing")
             theirs = ["–", "–", "–"]
             if paper is not None:
-                theirs = ["–", "–", "time-out"] if paper.timed_out else [
-                    interval(paper.lower, paper.upper), short(paper.gap), short(paper.total)
-                ]  # fmt: skip
-            lines.append([
-                name, suites.set_name(confidence, relaxation), interval(_mean(some, "lower"), _mean(some, "upper")),
-                short(_mean(some, "relative_gap")), short(build), short(solve), *theirs, short(_mean(some, "value"), 6),
-                remark(some),
-            ])  # fmt: skip
+                theirs = (
+                    ["–", "–", "time-out"]
+                    if paper.timed_out
+                    else [interval(paper.lower, paper.upper), short(paper.gap), short(paper.total)]
+                )
+            lines.append(
+                [
+                    name,
+                    suites.set_name(confidence, relaxation),
+                    interval(_mean(some, "lower"), _mean(some, "upper")),
+                    short(_mean(some, "relative_gap")),
+                    short(build),
+                    short(solve),
+                    *theirs,
+                    short(_mean(some, "value"), 6),
+                    remark(some),
+                ]
+            )
     columns = (
-        "instance", "set", "[V low, V up]", "rel. gap", "build [s]", "solve [s]", "paper [V low, V up]", "paper gap",
-        "paper [s]", "V*", "remark",
-    )  # fmt: skip
+        "instance",
+        "set",
+        "[V low, V up]",
+        "rel. gap",
+        "build [s]",
+        "solve [s]",
+        "paper [V low, V up]",
+        "paper gap",
+        "paper [s]",
+        "V*",
+        "remark",
+    )
     episodes = sorted({row["task"]["episodes"] for row in rows})
     note = (
         f"Bounds on the value of the true-optimal policy after {', '.join(f'{n:,}' for n in episodes)} uniform "
@@ -286,17 +313,33 @@ def online_table(rows: Sequence[Row]) -> Table:
         goals = [groups.get((name, (confidence, "rectangular"))) for confidence in ("clopper-pearson", "anytime")]
         for chosen in sorted((s for n, s in groups if n == name), key=lambda s: order.get(s, len(order))):
             some = groups[name, chosen]
-            lines.append([
-                name, suites.set_name(*chosen), str(len(some)), f"{some[0]['task']['episodes']:,}",
-                short(number(some[0]["result"]["value"]), 5), short(_final(some, "true"), 5),
-                short(_final(some, "certified"), 5), *(share_for(some, goal) for goal in goals),
-                short(math.fsum(number(row["result"]["curve"][-1]["updates"]) for row in some) / len(some)),
-                short(_mean(some, "learning", "timing")),
-            ])  # fmt: skip
+            lines.append(
+                [
+                    name,
+                    suites.set_name(*chosen),
+                    str(len(some)),
+                    f"{some[0]['task']['episodes']:,}",
+                    short(number(some[0]["result"]["value"]), 5),
+                    short(_final(some, "true"), 5),
+                    short(_final(some, "certified"), 5),
+                    *(share_for(some, goal) for goal in goals),
+                    short(math.fsum(number(row["result"]["curve"][-1]["updates"]) for row in some) / len(some)),
+                    short(_mean(some, "learning", "timing")),
+                ]
+            )
     columns = (
-        "instance", "set", "seeds", "episodes", "V*", "true value", "guarantee", "share for P_R(U)",
-        "share for anytime P_R", "updates", "seconds",
-    )  # fmt: skip
+        "instance",
+        "set",
+        "seeds",
+        "episodes",
+        "V*",
+        "true value",
+        "guarantee",
+        "share for P_R(U)",
+        "share for anytime P_R",
+        "updates",
+        "seconds",
+    )
     note = (
         "Interquartile means over seeds. A share is the part of the episodes after which the mean guarantee is at "
         "least as good as the one that set ends with. P_R(U) is not valid online; anytime P_R is that set made valid."
@@ -346,22 +389,42 @@ def compare_table(rows: Sequence[Row]) -> Table:
                     continue
                 final = bootstrap([number(curve[-1]) for curve in curves])
                 episodes = [[p["episodes"] for p in row["result"]["curve"]] for row in some]
-                arrived = bootstrap([
-                    arrival(n, [None if v is None else number(v) for v in c], value, maximise)
-                    for n, c in zip(episodes, curves)
-                ])  # fmt: skip
+                arrived = bootstrap(
+                    [
+                        arrival(n, [None if v is None else number(v) for v in c], value, maximise)
+                        for n, c in zip(episodes, curves)
+                    ]
+                )
                 when = f"{arrived.point:.0f} {interval(arrived.low, arrived.high)}"
                 when = "never" if math.isinf(arrived.point) else when
                 cells.append((f"{short(final.point, 4)} {interval(final.low, final.high)}", when))
             (true, true_arrival), (certified, certified_arrival) = cells
-            lines.append([
-                name, agent, str(len(some)), f"{budget:,}", short(value, 5), true, certified, true_arrival,
-                certified_arrival, short(_mean(some, "learning", "timing")),
-            ])  # fmt: skip
+            lines.append(
+                [
+                    name,
+                    agent,
+                    str(len(some)),
+                    f"{budget:,}",
+                    short(value, 5),
+                    true,
+                    certified,
+                    true_arrival,
+                    certified_arrival,
+                    short(_mean(some, "learning", "timing")),
+                ]
+            )
     columns = (
-        "world", "agent", "seeds", "episodes", "V*", "true value", "certified value", "episodes to 5 % (true)",
-        "episodes to 5 % (certified)", "seconds",
-    )  # fmt: skip
+        "world",
+        "agent",
+        "seeds",
+        "episodes",
+        "V*",
+        "true value",
+        "certified value",
+        "episodes to 5 % (true)",
+        "episodes to 5 % (certified)",
+        "seconds",
+    )
     note = (
         "Interquartile means with 95 % bootstrap intervals over seeds. “Episodes to 5 %”: from there on the value "
         "stays within 5 % of V*."

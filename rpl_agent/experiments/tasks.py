@@ -45,9 +45,12 @@ def _sb3(algorithm: str) -> Callable[[int], Any]:
 
 
 def rpl(
-    confidence: str, relaxation: str, schedule: str = "state-action", delta: float = 1e-3,
+    confidence: str,
+    relaxation: str,
+    schedule: str = "state-action",
+    delta: float = 1e-3,
     exploration: str = "optimistic",
-) -> Callable[[int], Any]:  # fmt: skip
+) -> Callable[[int], Any]:
     """Our agent with one set."""
     rule: Schedule = NAMED[schedule]  # type: ignore[assignment]  # a dictionary of several classes
     return lambda seed: RPLAgent(
@@ -112,16 +115,18 @@ class Curve:
         now = time.perf_counter()
         learning = now - self._start - self.measuring
         certificate = agent.certificate
-        self.points.append({
-            "episodes": agent.num_episodes,
-            "steps": agent.num_timesteps,
-            "seconds": learning,
-            "true": self.value(policy or agent.policy),
-            "certified": None if certificate is None else certificate.guarantee,
-            "lower": None if certificate is None else certificate.lower,
-            "upper": None if certificate is None else certificate.upper,
-            "updates": getattr(agent, "num_updates", None),
-        })  # fmt: skip
+        self.points.append(
+            {
+                "episodes": agent.num_episodes,
+                "steps": agent.num_timesteps,
+                "seconds": learning,
+                "true": self.value(policy or agent.policy),
+                "certified": None if certificate is None else certificate.guarantee,
+                "lower": None if certificate is None else certificate.lower,
+                "upper": None if certificate is None else certificate.upper,
+                "updates": getattr(agent, "num_updates", None),
+            }
+        )
         self.measuring += time.perf_counter() - now
 
     def value(self, policy: Policy) -> float:
@@ -213,11 +218,16 @@ def sizes(task: Task) -> Outcome:
     build = time.perf_counter() - start
     pmdp, best = world.pmdp, truth(task["instance"])
     result = {
-        "states": pmdp.num_states, "rows": pmdp.num_rows, "transitions": pmdp.num_transitions,
-        "expressions": pmdp.num_expressions, "parameters": pmdp.num_parameters,
-        "rank": pmdp.table.reduction.rank, "degree": pmdp.table.degree, "objective": world.objective.describe(),
+        "states": pmdp.num_states,
+        "rows": pmdp.num_rows,
+        "transitions": pmdp.num_transitions,
+        "expressions": pmdp.num_expressions,
+        "parameters": pmdp.num_parameters,
+        "rank": pmdp.table.reduction.rank,
+        "degree": pmdp.table.degree,
+        "objective": world.objective.describe(),
         "value": best.value,
-    }  # fmt: skip
+    }
     return result, {"build": build, "solve": best.seconds}
 
 
@@ -229,11 +239,18 @@ def uniform(task: Task) -> Outcome:
     config = Config(task["confidence"], task["relaxation"], task["delta"], PRECISION)
     found = certify(world.pmdp, counts, world.objective, config, policy=best.policy)
     result = {
-        "lower": found.lower, "upper": found.upper, "value": best.value, "gap": found.gap,
-        "relative_gap": found.gap / best.value, "covered": bool(found.lower <= best.value <= found.upper),
-        "transitions": counts.total, "empty": found.empty, "refuted": found.refuted, "fallback": found.fallback,
+        "lower": found.lower,
+        "upper": found.upper,
+        "value": best.value,
+        "gap": found.gap,
+        "relative_gap": found.gap / best.value,
+        "covered": bool(found.lower <= best.value <= found.upper),
+        "transitions": counts.total,
+        "empty": found.empty,
+        "refuted": found.refuted,
+        "fallback": found.fallback,
         "slack": found.slack,
-    }  # fmt: skip
+    }
     stages = {f"stage {k}": v for k, v in found.timings.items()}
     return result, {"build": found.build_seconds, "solve": found.solve_seconds, "sampling": sampling} | stages
 
@@ -260,5 +277,8 @@ def _learning(agent: Any, task: Task) -> Outcome:
 
 
 KINDS: dict[str, Callable[[Task], Outcome]] = {
-    "sizes": sizes, "uniform": uniform, "online": online, "compare": compare,
-}  # fmt: skip
+    "sizes": sizes,
+    "uniform": uniform,
+    "online": online,
+    "compare": compare,
+}

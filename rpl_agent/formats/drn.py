@@ -31,9 +31,12 @@ ROUNDING = Fraction(1, 10**12)
 
 
 def load_drn(
-    path: str | Path, parameters: Mapping[str, tuple[float, float]] | None = None, *, normalise: bool = False,
+    path: str | Path,
+    parameters: Mapping[str, tuple[float, float]] | None = None,
+    *,
+    normalise: bool = False,
     hide_rows: bool = False,
-) -> PrismModel:  # fmt: skip
+) -> PrismModel:
     """Read a DRN file, and the properties file beside it.
 
     Properties may use the file's labels and, as in PRISM's explicit models, the variable ``x``, the number of a state.
@@ -299,9 +302,11 @@ class DrnFile:
         order = self.order[1]
         rewards = self.rewards(lambda texts: np.array([_number(text) for text in texts]))
         return UncertainMDP(
-            **self.structure(), lower=lower[order], upper=upper[order],
+            **self.structure(),
+            lower=lower[order],
+            upper=upper[order],
             rewards={name: Reward(*parts) for name, parts in rewards.items()},
-        )  # fmt: skip
+        )
 
 
 def _column(values: list[list[str]], k: int) -> list[str]:

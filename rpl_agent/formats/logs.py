@@ -140,9 +140,10 @@ class _Chain:
         for k in np.flatnonzero(wrong).tolist():
             here, there = self._pmdp.state_name(int(states[k])), self._pmdp.state_name(int(before[k]))
             reasons.setdefault(
-                k, f"begins in {here}, but the previous row led to {there}: rows of an episode must be consecutive; a "
+                k,
+                f"begins in {here}, but the previous row led to {there}: rows of an episode must be consecutive; a "
                 "column 'episode' marks where one begins",
-            )  # fmt: skip
+            )
         return starts
 
 
@@ -285,9 +286,16 @@ def _whole(value: Any) -> int:
 
 
 def simulate_log(
-    path: str | Path, pmdp: ParametricMDP, theta: np.ndarray, *, episodes: int, max_steps: int, seed: int = 0,
-    stop: np.ndarray | None = None, policy: Policy | None = None,
-) -> int:  # fmt: skip
+    path: str | Path,
+    pmdp: ParametricMDP,
+    theta: np.ndarray,
+    *,
+    episodes: int,
+    max_steps: int,
+    seed: int = 0,
+    stop: np.ndarray | None = None,
+    policy: Policy | None = None,
+) -> int:
     """Write a CSV log of simulated episodes (state variables, action names), as a plant would; return its rows.
 
     ``stop`` (S,) bool are states in which an episode ends; ``policy`` is uniform by default.

@@ -270,12 +270,23 @@ def _sub_model(pmdp: ParametricMDP, number: int, rows: np.ndarray, parameters: n
     expressions, local = np.unique(pmdp.expression[transitions], return_inverse=True)
     model = replace(
         pmdp,
-        state_ptr=np.arange(len(rows) + 1), action=np.zeros(len(rows), np.int32), row_ptr=row_ptr,
-        successor=np.arange(len(transitions)) - np.repeat(row_ptr[:-1], np.diff(row_ptr)), expression=local,
-        table=_sub_table(pmdp.table, expressions, parameters), domain=domain_of_block(pmdp.domain, parameters),
-        initial_state=0, labels={}, rewards={}, action_names=("",), own_actions=None, variables={}, state_values=None,
-        silent=None, name=f"block {number}",
-    )  # fmt: skip
+        state_ptr=np.arange(len(rows) + 1),
+        action=np.zeros(len(rows), np.int32),
+        row_ptr=row_ptr,
+        successor=np.arange(len(transitions)) - np.repeat(row_ptr[:-1], np.diff(row_ptr)),
+        expression=local,
+        table=_sub_table(pmdp.table, expressions, parameters),
+        domain=domain_of_block(pmdp.domain, parameters),
+        initial_state=0,
+        labels={},
+        rewards={},
+        action_names=("",),
+        own_actions=None,
+        variables={},
+        state_values=None,
+        silent=None,
+        name=f"block {number}",
+    )
     return JointBlock(number, rows, expressions, transitions, model)
 
 
@@ -288,9 +299,11 @@ def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.n
     else:
         monomials = table.monomials[np.ix_(columns, parameters)]
     part = ExpressionTable(
-        [table.parameters[j] for j in parameters], monomials,
-        (indptr, indices[:-1].astype(np.int32), table.data[places]), [table.denominators[c] for c in columns],
-    )  # fmt: skip
+        [table.parameters[j] for j in parameters],
+        monomials,
+        (indptr, indices[:-1].astype(np.int32), table.data[places]),
+        [table.denominators[c] for c in columns],
+    )
     if scipy.sparse.issparse(table.reduction.weights):
         # The whole model uses every monomial as a coordinate, so its blocks must too.
         r = len(columns) - 1

@@ -166,9 +166,15 @@ class ParameterChart:
             exponents = np.ascontiguousarray(self.reduction.exponents, dtype=np.int64)
             matrix = np.ascontiguousarray(scipy.sparse.csr_array(self.reduction.matrix).toarray(), dtype=float)
         return core.ParameterChart(
-            k=k, r=len(matrix), monomials=len(exponents), rows=len(self.b), exponents=exponents, matrix=matrix,
-            A=self.A, b=self.b,
-        )  # fmt: skip
+            k=k,
+            r=len(matrix),
+            monomials=len(exponents),
+            rows=len(self.b),
+            exponents=exponents,
+            matrix=matrix,
+            A=self.A,
+            b=self.b,
+        )
 
     def jacobian(self, z: np.ndarray) -> np.ndarray | None:
         """∂x/∂z (r, k) at one point, None for the identity."""
@@ -190,9 +196,12 @@ def domain_chart(pmdp: ParametricMDP) -> ParameterChart:
         return forms_chart(pmdp.domain, factors(pmdp))
     reduction = pmdp.table.reduction
     return ParameterChart(
-        *pmdp.domain.constraints(), pmdp.domain.center(), None if reduction.is_identity else reduction,
-        constant=pmdp.table.constant, weights=reduction.dense(),
-    )  # fmt: skip
+        *pmdp.domain.constraints(),
+        pmdp.domain.center(),
+        None if reduction.is_identity else reduction,
+        constant=pmdp.table.constant,
+        weights=reduction.dense(),
+    )
 
 
 def forms_chart(domain: Domain, found: Factors) -> ParameterChart:

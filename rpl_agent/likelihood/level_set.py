@@ -116,9 +116,19 @@ def rays_of(target: LevelSet, directions: np.ndarray) -> Rays:
         return Rays(rays, exits, lengths, np.repeat(shares, len(rays), axis=0))
     shares, longest = np.empty((len(rays), len(target.offsets))), np.minimum(4.0 * lengths, exits)
     core.ray_lengths(
-        chart.struct, e.struct, z, target.offsets, target.level, target.level - gap, len(rays), rays, longest,
-        np.empty(chart.dimension + target.dimension), lengths, shares,
-    )  # fmt: skip
+        chart.struct,
+        e.struct,
+        z,
+        target.offsets,
+        target.level,
+        target.level - gap,
+        len(rays),
+        rays,
+        longest,
+        np.empty(chart.dimension + target.dimension),
+        lengths,
+        shares,
+    )
     return Rays(rays, exits, lengths, shares)
 
 

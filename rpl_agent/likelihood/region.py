@@ -28,9 +28,13 @@ from rpl_agent.regions.product import Hull
 
 
 def likelihood_region(
-    pmdp: ParametricMDP, counts: Counts, delta: float, *, warm: np.ndarray | None = None,
+    pmdp: ParametricMDP,
+    counts: Counts,
+    delta: float,
+    *,
+    warm: np.ndarray | None = None,
     objective: Objective | None = None,
-) -> Region:  # fmt: skip
+) -> Region:
     """The region that contains the truth at all times simultaneously with probability ≥ 1 − delta.
 
     warm : (d,) a point estimate of θ to start Newton's method from.
@@ -59,10 +63,13 @@ def likelihood_region(
     if level_set is None:
         return build_region(pmdp, lower, upper, extra=bets)
     return outer_region(
-        level_set, upper[level_set.expressions], _diameter(pmdp),
+        level_set,
+        upper[level_set.expressions],
+        _diameter(pmdp),
         lambda rows: build_region(pmdp, lower, upper, extra=rows),
-        lambda ellipsoid: lies_inside(pmdp, lower, upper, ellipsoid, SHALLOW), bets,
-    )  # fmt: skip
+        lambda ellipsoid: lies_inside(pmdp, lower, upper, ellipsoid, SHALLOW),
+        bets,
+    )
 
 
 def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Region:

@@ -51,14 +51,20 @@ def likelihood_set(
     overall = fit(chart.observations(kept, seen[kept]), chart, start)
     observed = chart.observations(kept, seen[kept] - np.array(before))
     expansion = expand(observed, chart, overall)
-    offsets = np.array([
-        np.log(weight)
-        + log_mixture(
-            uniform_prior(chart) if mark is None else window_prior(mark, chart),
-            observed.window(j), chart, overall, expansion, j,
-        )
-        for j, (mark, weight) in enumerate(windows)
-    ])  # fmt: skip
+    offsets = np.array(
+        [
+            np.log(weight)
+            + log_mixture(
+                uniform_prior(chart) if mark is None else window_prior(mark, chart),
+                observed.window(j),
+                chart,
+                overall,
+                expansion,
+                j,
+            )
+            for j, (mark, weight) in enumerate(windows)
+        ]
+    )
     useful = np.isfinite(offsets)
     if not useful.any():
         return None

@@ -303,10 +303,14 @@ class ExpressionTable:
         """The constructor's arguments, for files; numerators beyond 64 bits are a list."""
         large = self.data.dtype == object
         return {
-            "parameters": self.parameters, "monomials": None if self.is_plain else self.monomials,
-            "indptr": np.asarray(self.indptr), "indices": self.indices, "data": None if large else self.data,
-            "large": self.data.tolist() if large else None, "denominators": self.denominators,
-        }  # fmt: skip
+            "parameters": self.parameters,
+            "monomials": None if self.is_plain else self.monomials,
+            "indptr": np.asarray(self.indptr),
+            "indices": self.indices,
+            "data": None if large else self.data,
+            "large": self.data.tolist() if large else None,
+            "denominators": self.denominators,
+        }
 
     def _monomial(self, i: int) -> Monomial:
         if self.is_plain:
@@ -325,8 +329,13 @@ class ExpressionTable:
         if self.is_plain:
             columns = self.num_parameters
             weights = scipy.sparse.csr_array(self.coefficients[:, 1:])
-            return Reduction(scipy.sparse.eye_array(columns, format="csr"), tuple(range(columns)), weights, True,
-                             scipy.sparse.eye_array(columns, format="csr"))  # fmt: skip
+            return Reduction(
+                scipy.sparse.eye_array(columns, format="csr"),
+                tuple(range(columns)),
+                weights,
+                True,
+                scipy.sparse.eye_array(columns, format="csr"),
+            )
         exponents = self.monomials[1:]
         if len(exponents) > DENSE_COLUMNS:
             # Untied models: every used monomial is its own coordinate. Not minimal if columns are

@@ -262,9 +262,12 @@ class Objective:
         """
         low, high = (self.resolve(pmdp.with_reward_end(self.reward_name, None, end)) for end in (False, True))
         return replace(
-            high, avoid=low.avoid & high.avoid, reward=np.where(high.reward != 0.0, high.reward, low.reward),
-            depends_on_parameters=True, signed=low.signed or high.signed,
-        )  # fmt: skip
+            high,
+            avoid=low.avoid & high.avoid,
+            reward=np.where(high.reward != 0.0, high.reward, low.reward),
+            depends_on_parameters=True,
+            signed=low.signed or high.signed,
+        )
 
     def _timed(self, pmdp: ParametricMDP) -> Objective:
         """The objective in solver time, in which silent states take a step (see `ParametricMDP.solver_step`)."""
@@ -397,6 +400,7 @@ def _read_words(text: str) -> tuple[str, dict[str, Any]]:
 def _fields(found: re.Match[str], names: tuple[str, ...]) -> dict[str, Any]:
     horizon = found["horizon"]
     return {
-        **{name: found[name] for name in names}, "sense": found["sense"].lower()[:3],
+        **{name: found[name] for name in names},
+        "sense": found["sense"].lower()[:3],
         "horizon": None if horizon is None else int(horizon),
-    }  # fmt: skip
+    }

@@ -96,9 +96,7 @@ class Reward:
     def taken(self, states: np.ndarray, rows: np.ndarray) -> Reward:
         """The rewards of some states and rows, in that order."""
         first, second = self.state_spread, self.row_spread
-        return Reward(
-            self.state[states], self.row[rows], first and first.taken(states), second and second.taken(rows)
-        )  # fmt: skip
+        return Reward(self.state[states], self.row[rows], first and first.taken(states), second and second.taken(rows))
 
     def unlinked(self) -> Reward:
         """The same for a model with another Λ."""
@@ -142,9 +140,12 @@ class ParametricMDP:
 
     def __post_init__(self) -> None:
         for attribute, dtype in (
-            ("state_ptr", np.int64), ("action", np.int32), ("row_ptr", np.int64),
-            ("successor", np.int32), ("expression", np.int32),
-        ):  # fmt: skip
+            ("state_ptr", np.int64),
+            ("action", np.int32),
+            ("row_ptr", np.int64),
+            ("successor", np.int32),
+            ("expression", np.int32),
+        ):
             array = np.ascontiguousarray(getattr(self, attribute), dtype=dtype)
             array.setflags(write=False)
             object.__setattr__(self, attribute, array)
@@ -378,17 +379,28 @@ class ParametricMDP:
         table = self.table
         A: Any = self.domain.A
         parts: list[Iterable[bytes | memoryview]] = [
-            compact_parts(self.state_ptr, lengths=True), compact_parts(self.action),
-            compact_parts(self.row_ptr, lengths=True), *map(compact_parts, (
-                self.successor, self.expression, np.zeros(0) if table.is_plain else table.monomials,
-                table.indptr, table.indices, self.domain.lower, self.domain.upper,
-                *((A.indptr, A.indices, A.data) if scipy.sparse.issparse(A) else (A,)), self.domain.b,
-            )),
+            compact_parts(self.state_ptr, lengths=True),
+            compact_parts(self.action),
+            compact_parts(self.row_ptr, lengths=True),
+            *map(
+                compact_parts,
+                (
+                    self.successor,
+                    self.expression,
+                    np.zeros(0) if table.is_plain else table.monomials,
+                    table.indptr,
+                    table.indices,
+                    self.domain.lower,
+                    self.domain.upper,
+                    *((A.indptr, A.indices, A.data) if scipy.sparse.issparse(A) else (A,)),
+                    self.domain.b,
+                ),
+            ),
             [repr((table.data.tolist(), table.denominators, table.parameters, self.initial_state)).encode()],
             [repr(self.action_names).encode()],
             [] if self.silent is None else compact_parts(self.is_silent),
             [] if self.states is None else self.states.fingerprint(),  # they determine the state of an observation
-        ]  # fmt: skip
+        ]
         for name in sorted(self.labels):
             parts += [[name.encode()], compact_parts(self.labels[name])]
         for name in sorted(self.rewards):

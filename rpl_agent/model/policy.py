@@ -105,11 +105,14 @@ class Policy:
         if len(played) == pmdp.num_states:
             moves, row_ptr = gather(pmdp.row_ptr, played)
             return replace(
-                pmdp, state_ptr=np.append(states, len(states)), action=pmdp.action[played],
-                row_ptr=row_ptr, successor=pmdp.successor[moves],
+                pmdp,
+                state_ptr=np.append(states, len(states)),
+                action=pmdp.action[played],
+                row_ptr=row_ptr,
+                successor=pmdp.successor[moves],
                 expression=pmdp.expression[moves],
                 rewards={name: reward.taken(states, played) for name, reward in pmdp.rewards.items()},
-            )  # fmt: skip
+            )
         return self._mixed_chain(pmdp, weights)
 
     def _mixed_chain(self, pmdp: ParametricMDP, weights: np.ndarray) -> ParametricMDP:
@@ -134,10 +137,17 @@ class Policy:
                 raise ModelError(f"the reward {name!r} depends on the parameters and cannot be mixed")
             rewards[name] = Reward(reward.state, np.bincount(pmdp.row_state, weights * reward.row, pmdp.num_states))
         return replace(
-            pmdp, state_ptr=np.array(pieces.state_ptr), action=np.array(pieces.action), table=table,
-            row_ptr=np.array(pieces.row_ptr), successor=np.array(pieces.successors),
-            expression=rank[pieces.expressions], rewards=rewards, action_names=("mixed",), own_actions=None,
-        )  # fmt: skip
+            pmdp,
+            state_ptr=np.array(pieces.state_ptr),
+            action=np.array(pieces.action),
+            table=table,
+            row_ptr=np.array(pieces.row_ptr),
+            successor=np.array(pieces.successors),
+            expression=rank[pieces.expressions],
+            rewards=rewards,
+            action_names=("mixed",),
+            own_actions=None,
+        )
 
     def check(self, pmdp: ParametricMDP) -> None:
         """Raise ModelError, naming the state, if this is not a policy of the model."""

@@ -41,9 +41,16 @@ def sampling_world(
 ) -> Struct:
     """The arrays for compiled sampling (`world` of core.h)."""
     return core.World(
-        state_ptr=pmdp.state_ptr, row_ptr=pmdp.row_ptr, successor=pmdp.successor, cumulative=cumulative, reward=reward,
-        arrival=arrival, stop=stop, silent=pmdp.is_silent, initial=pmdp.initial_state,
-    )  # fmt: skip
+        state_ptr=pmdp.state_ptr,
+        row_ptr=pmdp.row_ptr,
+        successor=pmdp.successor,
+        cumulative=cumulative,
+        reward=reward,
+        arrival=arrival,
+        stop=stop,
+        silent=pmdp.is_silent,
+        initial=pmdp.initial_state,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +106,12 @@ class Simulator:
         self.state = seed_state(seed)
         self.cumulative = running_sums(pmdp.row_ptr, mdp.probability)
         self._world = sampling_world(
-            pmdp, self.cumulative, _numbers("reward", reward, pmdp.num_rows),
-            _numbers("arrival", arrival, pmdp.num_states), self.stop,
-        )  # fmt: skip
+            pmdp,
+            self.cumulative,
+            _numbers("reward", reward, pmdp.num_rows),
+            _numbers("arrival", arrival, pmdp.num_states),
+            self.stop,
+        )
         self.ask(None, 1.0, None)
         self._policy: Policy | None = None
         self._policy_sums = np.empty(pmdp.num_rows)
@@ -138,15 +148,29 @@ class Simulator:
         if expression_limit is not None and expression_count is None:
             expression_count = np.zeros(pmdp.num_expressions, dtype=np.int64)
         limits = core.Limits(
-            row_count=row_count, row_limit=row_limit, expression=pmdp.expression, expression_count=expression_count,
+            row_count=row_count,
+            row_limit=row_limit,
+            expression=pmdp.expression,
+            expression_count=expression_count,
             expression_limit=expression_limit,
-        )  # fmt: skip
+        )
         returns, values, stopped = np.empty(episodes), np.empty(episodes), np.zeros(1, dtype=bool)
         lengths, last = np.empty(episodes, dtype=np.int64), np.empty(episodes, dtype=np.int64)
         done = core.run_episodes(
-            self._world, self._policy_sums, self.max_steps, episodes, self.state, counts, limits, self._worth, returns,
-            values, lengths, last, stopped,
-        )  # fmt: skip
+            self._world,
+            self._policy_sums,
+            self.max_steps,
+            episodes,
+            self.state,
+            counts,
+            limits,
+            self._worth,
+            returns,
+            values,
+            lengths,
+            last,
+            stopped,
+        )
         parts = returns[:done], values[:done], lengths[:done], last[:done]
         return Batch(done, int(lengths[:done].sum()), *parts, bool(stopped[0]))
 

@@ -25,9 +25,7 @@ STEPS = 400
 RARE = 1e-6
 #: an action has no direction if it moves less than this share of the strongest
 FAINT = 0.25
-ARROWS = {
-    (1, 0): "→", (-1, 0): "←", (0, 1): "↑", (0, -1): "↓", (1, 1): "↗", (-1, 1): "↖", (1, -1): "↘", (-1, -1): "↙"
-}  # fmt: skip
+ARROWS = {(1, 0): "→", (-1, 0): "←", (0, 1): "↑", (0, -1): "↓", (1, 1): "↗", (-1, 1): "↖", (1, -1): "↘", (-1, -1): "↙"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +76,13 @@ def drawing_axes(pmdp: ParametricMDP) -> tuple[str, str] | None:
 
 
 def _symbols(
-    mdp: MDP, visits: np.ndarray, column: Iterable[np.ndarray], cell: tuple[np.ndarray, np.ndarray],
-    action: np.ndarray, arrows: bool,
-) -> np.ndarray:  # fmt: skip
+    mdp: MDP,
+    visits: np.ndarray,
+    column: Iterable[np.ndarray],
+    cell: tuple[np.ndarray, np.ndarray],
+    action: np.ndarray,
+    arrows: bool,
+) -> np.ndarray:
     """A label per cell, one per action: the direction in which it moves, or its number or initial."""
     pmdp = mdp.pmdp
     labels = np.array([*(re.findall(r"\d*$", name)[0] or name[:1] for name in pmdp.action_names), ""], dtype=object)

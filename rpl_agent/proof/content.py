@@ -25,21 +25,30 @@ def model_content(pmdp: ParametricMDP, objective: Objective, graph: bool) -> dic
         reward = pmdp.rewards[objective.reward_name]
         rewards[objective.reward_name] = {"state": _sparse(reward.state), "row": _sparse(reward.row)}
     found = {
-        "name": pmdp.name, "hash": pmdp.content_hash, "state_ptr": pmdp.state_ptr.tolist(),
-        "row_ptr": pmdp.row_ptr.tolist(), "action": pmdp.action.tolist(), "actions": list(pmdp.action_names),
-        "successor": pmdp.successor.tolist(), "initial": pmdp.initial_state,
-        "silent": np.flatnonzero(pmdp.is_silent).tolist(), "labels": labels, "rewards": rewards,
-    }  # fmt: skip
+        "name": pmdp.name,
+        "hash": pmdp.content_hash,
+        "state_ptr": pmdp.state_ptr.tolist(),
+        "row_ptr": pmdp.row_ptr.tolist(),
+        "action": pmdp.action.tolist(),
+        "actions": list(pmdp.action_names),
+        "successor": pmdp.successor.tolist(),
+        "initial": pmdp.initial_state,
+        "silent": np.flatnonzero(pmdp.is_silent).tolist(),
+        "labels": labels,
+        "rewards": rewards,
+    }
     if graph:
         return found | _free_rows(pmdp)
     expressions = _expressions(pmdp)
     coordinates = _coordinates(pmdp, expressions)
     return found | {
-        "expression": pmdp.expression.tolist(), "expressions": None if coordinates else expressions,
+        "expression": pmdp.expression.tolist(),
+        "expressions": None if coordinates else expressions,
         "parameters": list(pmdp.table.parameters),
-        "lower": pmdp.domain.lower.tolist(), "upper": pmdp.domain.upper.tolist(),
+        "lower": pmdp.domain.lower.tolist(),
+        "upper": pmdp.domain.upper.tolist(),
         "coordinates": coordinates,
-    }  # fmt: skip
+    }
 
 
 def _free_rows(pmdp: ParametricMDP) -> dict[str, Any]:
@@ -52,10 +61,13 @@ def _free_rows(pmdp: ParametricMDP) -> dict[str, Any]:
         expressions += [[[1, [[k, 1]]]] for k in own]
         expressions.append([[1, []], *([-1, [[k, 1]]] for k in own)])
     return {
-        "expression": list(range(pmdp.num_transitions)), "expressions": expressions,
-        "parameters": [f"p{k}" for k in range(number)], "lower": [0.0] * number, "upper": [1.0] * number,
+        "expression": list(range(pmdp.num_transitions)),
+        "expressions": expressions,
+        "parameters": [f"p{k}" for k in range(number)],
+        "lower": [0.0] * number,
+        "upper": [1.0] * number,
         "coordinates": None,
-    }  # fmt: skip
+    }
 
 
 def _coordinates(pmdp: ParametricMDP, expressions: list[list[Any]]) -> dict[str, Any] | None:
@@ -114,15 +126,20 @@ def _expressions(pmdp: ParametricMDP) -> list[list[Any]]:
 def data_to_json(counts: Counts) -> dict[str, Any]:
     """Counts and marks as sparse JSON."""
     return {
-        "schedule": counts.schedule or "", "planned": counts.planned or 0, "transitions": _sparse(counts.transitions),
+        "schedule": counts.schedule or "",
+        "planned": counts.planned or 0,
+        "transitions": _sparse(counts.transitions),
         "marks": [
             {
-                "total": m.total, "weight": float(m.weight).hex(), "progress": float(m.progress).hex(),
-                "successes": _sparse(m.successes), "trials": [] if m.trials is None else _sparse(m.trials),
+                "total": m.total,
+                "weight": float(m.weight).hex(),
+                "progress": float(m.progress).hex(),
+                "successes": _sparse(m.successes),
+                "trials": [] if m.trials is None else _sparse(m.trials),
             }
             for m in counts.marks
         ],
-    }  # fmt: skip
+    }
 
 
 def data_content(counts: Counts, graph: bool) -> dict[str, Any]:

@@ -46,9 +46,12 @@ NO_DATA = "no data"
 
 
 def prove(
-    pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts] | None = None,
+    pmdp: ParametricMDP,
+    counts: Counts,
+    certificate: Certificate,
+    earlier: Mapping[str, Counts] | None = None,
     most: float = math.inf,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Prove claims of a certificate's kind: for its policy, objective and δ, from these data.
 
     ``earlier`` has the data that "lower" or "upper" is based on, if that is the best of a run and not of all its data.
@@ -118,16 +121,19 @@ def _statement(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) ->
     """What a proof is about, the parts that the checker trusts, as JSON gives it back (no tuples, no arrays)."""
     policy = certificate.policy
     return {
-        "format": checker.FORMAT, "delta": certificate.delta, "evaluated": certificate.evaluated,
+        "format": checker.FORMAT,
+        "delta": certificate.delta,
+        "evaluated": certificate.evaluated,
         "reward_error": certificate.reward_error,
-        "confidence": method(pmdp, counts, certificate), "objective": jsonable(certificate.objective),
+        "confidence": method(pmdp, counts, certificate),
+        "objective": jsonable(certificate.objective),
         "model": model_content(pmdp, certificate.objective, certificate.fallback is not None),
         "policy": {
             "rules": None if policy.rows is None else np.atleast_2d(policy.rows).tolist(),
             "weights": None if policy.weights is None else policy.weights.tolist(),
         },
         "data": data_content(counts, certificate.fallback is not None),
-    }  # fmt: skip
+    }
 
 
 def method(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> str:

@@ -96,9 +96,12 @@ class LinearProgram:
         size = self._sizes.T @ np.maximum(np.abs(self.lower), np.abs(self.upper)) + np.abs(self.b)
         weight = np.where(size > 0, 2.0 ** np.ceil(np.log2(np.where(size > 0, size, 1.0))), 1.0)
         elastic = LinearProgram(
-            scipy.sparse.hstack([self.A, scipy.sparse.csr_array(-weight[:, None])]), self.b,
-            np.append(self.lower, 0.0), np.append(self.upper, 2.0), self.time_limit,
-        )  # fmt: skip
+            scipy.sparse.hstack([self.A, scipy.sparse.csr_array(-weight[:, None])]),
+            self.b,
+            np.append(self.lower, 0.0),
+            np.append(self.upper, 2.0),
+            self.time_limit,
+        )
         cost = np.zeros(self.A.shape[1] + 1)
         cost[-1] = 1.0
         return elastic.solve(cost)[0] > 0.0

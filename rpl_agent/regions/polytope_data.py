@@ -65,8 +65,20 @@ def polytope_data(
     mass = np.abs(rhs) + np.abs(rows) @ reach
     rows, rhs, loose, lower, upper = (np.ascontiguousarray(a, np.float64) for a in (rows, rhs, loose, lower, upper))
     return core.Polytope(
-        n=n, m=len(rhs), capacity=capacity, slot_count=slots, basis=np.zeros((capacity, n), np.int32),
-        table=np.zeros(capacity * (n * n + 4 * n)), point=np.zeros((capacity, n)), rows=rows, rhs=rhs, loose=loose,
-        lower=lower, upper=upper, counts=np.array([0, int(complete)], np.int64), slots=np.full(slots, -1, np.int32),
-        reach=reach, mass=mass,
-    )  # fmt: skip
+        n=n,
+        m=len(rhs),
+        capacity=capacity,
+        slot_count=slots,
+        basis=np.zeros((capacity, n), np.int32),
+        table=np.zeros(capacity * (n * n + 4 * n)),
+        point=np.zeros((capacity, n)),
+        rows=rows,
+        rhs=rhs,
+        loose=loose,
+        lower=lower,
+        upper=upper,
+        counts=np.array([0, int(complete)], np.int64),
+        slots=np.full(slots, -1, np.int32),
+        reach=reach,
+        mass=mass,
+    )

@@ -36,9 +36,13 @@ class Hull(Region):
     """
 
     def __init__(
-        self, constant: np.ndarray, weights: np.ndarray, lower: np.ndarray, upper: np.ndarray,
+        self,
+        constant: np.ndarray,
+        weights: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
         box: tuple[np.ndarray, np.ndarray],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._constant, self._weights, self._lower, self._upper = constant, weights, lower, upper
         self._box = checked_box(*box)
         slack = 2 * UNIT_ROUNDOFF * (1.0 + np.abs(constant))
@@ -118,9 +122,14 @@ class Product(Region):
         self.block_of = np.empty(self.dimension, dtype=np.int64)
         self.block_of[self.order] = self._block
         self._blocks = core.IntervalBlocks(
-            block_of=self._block, block_ptr=self.block_ptr, closed=self._closed, lower=self.lower, upper=self.upper,
-            rest_lower=self.rest_lower, rest_upper=self.rest_upper,
-        )  # fmt: skip
+            block_of=self._block,
+            block_ptr=self.block_ptr,
+            closed=self._closed,
+            lower=self.lower,
+            upper=self.upper,
+            rest_lower=self.rest_lower,
+            rest_upper=self.rest_upper,
+        )
 
     def is_interval_block(self, blocks: np.ndarray) -> np.ndarray:
         """Whether each of some blocks is a single distribution bounded by intervals."""

@@ -86,18 +86,30 @@ class VertexGraph:
             new[: len(old)] = old
         self._basis, self._neighbour, self._point, self._alive = longer
         self._scratch = core.VertexScratch(
-            excess=np.empty(capacity), basis=np.empty((capacity, n), np.int32), point=np.empty((capacity, n)),
-            neighbour=np.empty((capacity, n), np.int32), slot=np.empty(capacity, np.int32),
-            leaving=np.empty(capacity, np.int32), keys=np.empty((capacity, n - 1), np.uint64),
+            excess=np.empty(capacity),
+            basis=np.empty((capacity, n), np.int32),
+            point=np.empty((capacity, n)),
+            neighbour=np.empty((capacity, n), np.int32),
+            slot=np.empty(capacity, np.int32),
+            leaving=np.empty(capacity, np.int32),
+            keys=np.empty((capacity, n - 1), np.uint64),
             table=np.empty(4 * capacity * (n - 1), np.int32),
-        )  # fmt: skip
+        )
         self._graph = self._as_struct()
 
     def _as_struct(self) -> Struct:
         return core.VertexGraph(
-            n=len(self.lower), capacity=len(self._alive), basis=self._basis, neighbour=self._neighbour,
-            point=self._point, alive=self._alive, sizes=self._sizes, rows=self._rows, rhs=self._rhs, loose=self._loose,
-        )  # fmt: skip
+            n=len(self.lower),
+            capacity=len(self._alive),
+            basis=self._basis,
+            neighbour=self._neighbour,
+            point=self._point,
+            alive=self._alive,
+            sizes=self._sizes,
+            rows=self._rows,
+            rhs=self._rhs,
+            loose=self._loose,
+        )
 
     def _loosened(self, rhs: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """Right-hand sides of rows whose absolute entries sum to ``scale``, moved outward."""

@@ -78,10 +78,17 @@ def compiled_set(
         parts["factor"] = None if ellipsoid is None else read_only(ellipsoid.factor)
         parts["memory"] = np.full(rows, -1, np.int32)
     return core.RowSet(
-        kind=kind, lower=lower, upper=upper, n=size, tightness=float(tightness), length=rows,
+        kind=kind,
+        lower=lower,
+        upper=upper,
+        n=size,
+        tightness=float(tightness),
+        length=rows,
         radius=0.0 if ellipsoid is None else float(ellipsoid.radius),
-        polytope=polytope, bend=bend, **parts,
-    )  # fmt: skip
+        polytope=polytope,
+        bend=bend,
+        **parts,
+    )
 
 
 def _reach(polytope: PolytopeData | None, ball: EllipsoidData | None) -> np.ndarray:

@@ -155,9 +155,15 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
             ellipsoid = _around(polytope)
     kind = ELLIPSOID if polytope is None else POLYTOPE if ellipsoid is None else BEST
     return compiled_set(
-        kind, lower, upper, forms=RowForms(pmdp.table.constant, weights, mass), polytope=polytope, ellipsoid=ellipsoid,
-        tightness=tightness, rows=max(pmdp.num_rows, 1),
-    )  # fmt: skip
+        kind,
+        lower,
+        upper,
+        forms=RowForms(pmdp.table.constant, weights, mass),
+        polytope=polytope,
+        ellipsoid=ellipsoid,
+        tightness=tightness,
+        rows=max(pmdp.num_rows, 1),
+    )
 
 
 def _compile_curved(
@@ -171,15 +177,27 @@ def _compile_curved(
     factor, bent = frame.radius * frame.factor, curvature_sizes(forms.curvature, frame.dimension)
     B, rest = _corners(region, bool((bent + forms.error > WIDE * np.linalg.norm(forms.slope, axis=1)).any()))
     bend = core.Bend(
-        M=forms.curvature, error=forms.error, center=np.ascontiguousarray(frame.center),
-        factor=np.ascontiguousarray(factor), inverse=np.ascontiguousarray(np.linalg.inv(factor)),
-        corners=B.shape[1], B=B, rest=rest,
-    )  # fmt: skip
+        M=forms.curvature,
+        error=forms.error,
+        center=np.ascontiguousarray(frame.center),
+        factor=np.ascontiguousarray(factor),
+        inverse=np.ascontiguousarray(np.linalg.inv(factor)),
+        corners=B.shape[1],
+        B=B,
+        rest=rest,
+    )
     mass = np.abs(forms.p) + np.abs(forms.slope).sum(axis=1) + bent
     return compiled_set(
-        CURVED, lower, upper, forms=RowForms(forms.p, forms.slope, mass), polytope=kernel.polytope,
-        ellipsoid=kernel.ellipsoid, tightness=LOOSE_TIGHTNESS, rows=max(pmdp.num_rows, 1), bend=bend,
-    )  # fmt: skip
+        CURVED,
+        lower,
+        upper,
+        forms=RowForms(forms.p, forms.slope, mass),
+        polytope=kernel.polytope,
+        ellipsoid=kernel.ellipsoid,
+        tightness=LOOSE_TIGHTNESS,
+        rows=max(pmdp.num_rows, 1),
+        bend=bend,
+    )
 
 
 def _corners(region: ParameterRegion, is_wide: bool) -> tuple[np.ndarray, np.ndarray]:

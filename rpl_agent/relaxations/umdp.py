@@ -58,16 +58,31 @@ class UncertainMDP:
     def from_intervals(cls, pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> UncertainMDP:
         """The interval MDP of a model with bounds (F,) per expression, for example from a certificate's relaxation."""
         return cls(
-            pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, np.asarray(lower)[pmdp.expression],
-            np.asarray(upper)[pmdp.expression], initial_state=pmdp.initial_state, labels=pmdp.labels,
-            rewards=_known_rewards(pmdp), action_names=pmdp.action_names, name=pmdp.name,
-        )  # fmt: skip
+            pmdp.state_ptr,
+            pmdp.action,
+            pmdp.row_ptr,
+            pmdp.successor,
+            np.asarray(lower)[pmdp.expression],
+            np.asarray(upper)[pmdp.expression],
+            initial_state=pmdp.initial_state,
+            labels=pmdp.labels,
+            rewards=_known_rewards(pmdp),
+            action_names=pmdp.action_names,
+            name=pmdp.name,
+        )
 
     @classmethod
     def from_matrices(
-        cls, lower: Any, upper: Any, *, initial_state: int = 0, labels: Mapping[str, Any] | None = None,
-        rewards: Mapping[str, Any] | None = None, action_names: Sequence[str] = (), name: str = "uncertain MDP",
-    ) -> UncertainMDP:  # fmt: skip
+        cls,
+        lower: Any,
+        upper: Any,
+        *,
+        initial_state: int = 0,
+        labels: Mapping[str, Any] | None = None,
+        rewards: Mapping[str, Any] | None = None,
+        action_names: Sequence[str] = (),
+        name: str = "uncertain MDP",
+    ) -> UncertainMDP:
         """An interval MDP from one matrix of lower and one of upper bounds per action.
 
         Parameters
@@ -92,13 +107,18 @@ class UncertainMDP:
         if low.count_nonzero() > (low * (stacked.tocsr() != 0)).count_nonzero():
             raise ModelError("a lower bound is above an upper bound of 0")
         return cls(
-            np.searchsorted(rows // number, np.arange(size + 1)), (rows % number).astype(np.int32),
-            np.searchsorted(row_of, np.arange(len(rows) + 1)), stacked.coords[1][order].astype(np.int32),
-            np.asarray(low[stacked.coords[0][order], stacked.coords[1][order]]).ravel(), stacked.data[order],
-            initial_state=initial_state, labels={key: _mask(at, size, key) for key, at in (labels or {}).items()},
+            np.searchsorted(rows // number, np.arange(size + 1)),
+            (rows % number).astype(np.int32),
+            np.searchsorted(row_of, np.arange(len(rows) + 1)),
+            stacked.coords[1][order].astype(np.int32),
+            np.asarray(low[stacked.coords[0][order], stacked.coords[1][order]]).ravel(),
+            stacked.data[order],
+            initial_state=initial_state,
+            labels={key: _mask(at, size, key) for key, at in (labels or {}).items()},
             rewards={key: _reward(given, size, number, rows, key) for key, given in (rewards or {}).items()},
-            action_names=tuple(action_names) or tuple(f"a{k}" for k in range(number)), name=name,
-        )  # fmt: skip
+            action_names=tuple(action_names) or tuple(f"a{k}" for k in range(number)),
+            name=name,
+        )
 
     def relaxation(self) -> Intervals | Rectangular:
         """Nature's choices, for `solve`: exact in every row; coupling between rows is dropped (a superset)."""
@@ -186,9 +206,11 @@ def _skeleton(umdp: UncertainMDP) -> ParametricMDP:
     packed = scipy.sparse.csr_array(numerators[used])
     packed.sort_indices()
     table = ExpressionTable(
-        names, None if d > DENSE_COLUMNS else np.eye(d + 1, d, k=-1, dtype=np.int32),
-        (packed.indptr.astype(np.int64), packed.indices.astype(np.int32), packed.data), [1] * (d + 1),
-    )  # fmt: skip
+        names,
+        None if d > DENSE_COLUMNS else np.eye(d + 1, d, k=-1, dtype=np.int32),
+        (packed.indptr.astype(np.int64), packed.indices.astype(np.int32), packed.data),
+        [1] * (d + 1),
+    )
     domain = Domain(names, umdp.lower[transitions], umdp.upper[transitions]).with_sums(row)
     if len(umdp.b):  # A p = A (numerators · (1, θ)), rounded
         A = umdp.A @ numerators
@@ -197,9 +219,19 @@ def _skeleton(umdp: UncertainMDP) -> ParametricMDP:
         rows = A[:, 1:] if d > DENSE_COLUMNS else A[:, 1:].toarray()
         domain = domain.with_constraints(rows, umdp.b - A[:, [0]].toarray().ravel() + slack)
     return ParametricMDP(
-        umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, expression, table, domain, umdp.initial_state,
-        umdp.labels, umdp.rewards, umdp.action_names, name=umdp.name,
-    )  # fmt: skip
+        umdp.state_ptr,
+        umdp.action,
+        umdp.row_ptr,
+        umdp.successor,
+        expression,
+        table,
+        domain,
+        umdp.initial_state,
+        umdp.labels,
+        umdp.rewards,
+        umdp.action_names,
+        name=umdp.name,
+    )
 
 
 def _matrices(bounds: Any, what: str) -> list[scipy.sparse.csr_array]:

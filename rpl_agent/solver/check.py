@@ -325,9 +325,16 @@ class _Claim:
             fixed, each = compiled_set(POINT, p, p), read_only(np.arange(pmdp.num_transitions), np.int32)
             means = np.empty(len(rows))
             core.row_bounds(
-                len(rows), self.values, problem.maximise, self.upward,
-                row_arrays(pmdp.row_ptr, pmdp.successor, each), fixed, workspace(fixed, longest_row(pmdp)), rows, means,
-            )  # fmt: skip
+                len(rows),
+                self.values,
+                problem.maximise,
+                self.upward,
+                row_arrays(pmdp.row_ptr, pmdp.successor, each),
+                fixed,
+                workspace(fixed, longest_row(pmdp)),
+                rows,
+                means,
+            )
             charge = witness.charges(self.values)[rows]
             side = np.inf if self.upward else -np.inf
             charged = np.nextafter(means + np.copysign(charge, side), side)

@@ -48,9 +48,14 @@ class ModelGraph:
 
     def _struct(self, first: np.ndarray | None, sources: np.ndarray | None) -> Struct:
         return core.Graph(
-            count=self.n, size=self.size, state_ptr=self.state_ptr, row_ptr=self.row_ptr, successor=self.successor,
-            first=first, sources=sources,
-        )  # fmt: skip
+            count=self.n,
+            size=self.size,
+            state_ptr=self.state_ptr,
+            row_ptr=self.row_ptr,
+            successor=self.successor,
+            first=first,
+            sources=sources,
+        )
 
     def _queue(self) -> Struct:
         return core.Queue(head=0, length=0, states=np.empty(self.n, np.int64), waiting=np.empty(self.n, np.bool_))
@@ -66,9 +71,16 @@ class ModelGraph:
         return inside
 
     def finite_set(
-        self, nature: Struct, played: np.ndarray, pays: np.ndarray, quantifier: int, nature_helps: bool,
-        must_reach: bool, goal: np.ndarray, start: np.ndarray,
-    ) -> np.ndarray:  # fmt: skip
+        self,
+        nature: Struct,
+        played: np.ndarray,
+        pays: np.ndarray,
+        quantifier: int,
+        nature_helps: bool,
+        must_reach: bool,
+        goal: np.ndarray,
+        start: np.ndarray,
+    ) -> np.ndarray:
         """(n+m,) the states of ``start`` (n+m,) from which the minimiser keeps the total finite.
 
         ``played`` (R,) are the rows in play, ``pays`` (R,) those with a positive reward; ``nature_helps`` if nature is
@@ -76,15 +88,30 @@ class ModelGraph:
         """
         inside, usable, sets = start.copy(), np.empty(len(played), np.int8), np.empty(4 * self.size, np.bool_)
         core.finite_set(
-            self._struct_both_ways, nature, played, pays, quantifier, nature_helps, must_reach, goal, inside, usable,
-            sets, self._queue(),
-        )  # fmt: skip
+            self._struct_both_ways,
+            nature,
+            played,
+            pays,
+            quantifier,
+            nature_helps,
+            must_reach,
+            goal,
+            inside,
+            usable,
+            sets,
+            self._queue(),
+        )
         return inside
 
     def progress_rows(
-        self, nature: Struct, preferred: np.ndarray, allowed: np.ndarray, pays: np.ndarray, adversary: bool,
+        self,
+        nature: Struct,
+        preferred: np.ndarray,
+        allowed: np.ndarray,
+        pays: np.ndarray,
+        adversary: bool,
         rows: np.ndarray,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Choose rows (n,) that leave: extend an attractor of the exits, preferred rows first.
 
         Returns the number of states that were not attracted; they keep their rows.
@@ -167,9 +194,12 @@ def graph_bounds(known: bool, lower: np.ndarray, upper: np.ndarray, rows: Struct
 
 
 def moves(
-    lo: np.ndarray | None, hi: np.ndarray, compiled: CompiledSet | None = None, rows: Struct | None = None,
+    lo: np.ndarray | None,
+    hi: np.ndarray,
+    compiled: CompiledSet | None = None,
+    rows: Struct | None = None,
     size: int = 0,
-) -> Struct:  # fmt: skip
+) -> Struct:
     """Nature for a graph of ``size`` states and exits, by bounds lo, hi (T,); for regions also by its set and the rows.
 
     lo None: a nature that does not want to hold the play, and stays if hi leaves no way out.
@@ -178,9 +208,13 @@ def moves(
         return core.Moves(lo=lo, hi=hi, set=None, expression=None, outside=None, space=None)
     longest = int(np.diff(rows.row_ptr).max(initial=1))
     return core.Moves(
-        lo=lo, hi=hi, set=compiled, expression=rows.expression, outside=np.zeros(size),
+        lo=lo,
+        hi=hi,
+        set=compiled,
+        expression=rows.expression,
+        outside=np.zeros(size),
         space=workspace(compiled, longest),
-    )  # fmt: skip
+    )
 
 
 def played_rows(weights: np.ndarray | None, size: int) -> np.ndarray:

@@ -60,9 +60,21 @@ class Local:
         )
         weights = problem.weights[row_of] if problem.agent == FIXED_AGENT else np.ones(len(row_of))
         return cls(
-            states, exits, row_of, transition_of, state_ptr, row_ptr, successor, pmdp.expression[transition_of],
-            problem.reward[row_of], weights, problem.cs, problem.agent, problem.maximise, problem.gamma,
-        )  # fmt: skip
+            states,
+            exits,
+            row_of,
+            transition_of,
+            state_ptr,
+            row_ptr,
+            successor,
+            pmdp.expression[transition_of],
+            problem.reward[row_of],
+            weights,
+            problem.cs,
+            problem.agent,
+            problem.maximise,
+            problem.gamma,
+        )
 
     # ------------------------------------------------------------------ shape
     @property
@@ -173,10 +185,20 @@ class Local:
         if nearest:  # elsewhere rounding down makes plays without an end, which are worth 0, look no better
             none, fixed = np.zeros(0), self.agent == FIXED_AGENT
             model = core.PointModel(
-                states=self.n, count=len(order), order=order, state_ptr=self.state_ptr, rows=self.rows,
-                reward=self.reward, weights=self.weights if fixed else None, p=self.cs.lower, d=0, slope=none,
-                gamma=self.gamma, sign=float(self.agent), tie=0.0,
-            )  # fmt: skip
+                states=self.n,
+                count=len(order),
+                order=order,
+                state_ptr=self.state_ptr,
+                rows=self.rows,
+                reward=self.reward,
+                weights=self.weights if fixed else None,
+                p=self.cs.lower,
+                d=0,
+                slope=none,
+                gamma=self.gamma,
+                sign=float(self.agent),
+                tie=0.0,
+            )
             return core.value_sweeps(model, sweeps, tolerance, values, none, none, None)
         for k in range(sweeps):
             change = self._sweep(order, values, values, False, 0.0)
@@ -198,9 +220,15 @@ class Local:
     @cached_property
     def _game(self) -> Struct:
         return core.Game(
-            agent=self.agent, maximise=self.maximise, gamma=self.gamma, state_ptr=self.state_ptr, rows=self.rows,
-            reward=self.reward, weights=self.weights, set=self.cs,
-        )  # fmt: skip
+            agent=self.agent,
+            maximise=self.maximise,
+            gamma=self.gamma,
+            state_ptr=self.state_ptr,
+            rows=self.rows,
+            reward=self.reward,
+            weights=self.weights,
+            set=self.cs,
+        )
 
     @cached_property
     def _scratch(self) -> Struct:
@@ -270,9 +298,14 @@ class Local:
         return out
 
     def _solve(
-        self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rhs: np.ndarray, start: np.ndarray,
+        self,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        data: np.ndarray,
+        rhs: np.ndarray,
+        start: np.ndarray,
         accuracy: float,
-    ) -> np.ndarray | None:  # fmt: skip
+    ) -> np.ndarray | None:
         """x with (I - gamma P) x = rhs, None if that is singular.
 
         Keeps the factors of the last chain: close to the solution, strategies and thus chains hardly change,
@@ -313,9 +346,13 @@ class Local:
         matrix.sum_duplicates()
         try:  # rows have few entries: no supernodes
             factor = scipy.sparse.linalg.splu(
-                matrix, permc_spec="MMD_AT_PLUS_A" if known is None else "NATURAL", diag_pivot_thresh=0.1, relax=1,
-                panel_size=1, options={"SymmetricMode": True},
-            )  # fmt: skip
+                matrix,
+                permc_spec="MMD_AT_PLUS_A" if known is None else "NATURAL",
+                diag_pivot_thresh=0.1,
+                relax=1,
+                panel_size=1,
+                options={"SymmetricMode": True},
+            )
         except RuntimeError:  # singular: some play of the chain never ends
             return None
         if known is None:
@@ -327,9 +364,11 @@ class Local:
 
 
 def _refined(
-    solve: Callable[[np.ndarray], np.ndarray], missing: Callable[[np.ndarray], np.ndarray], x: np.ndarray,
+    solve: Callable[[np.ndarray], np.ndarray],
+    missing: Callable[[np.ndarray], np.ndarray],
+    x: np.ndarray,
     accuracy: float,
-) -> np.ndarray | None:  # fmt: skip
+) -> np.ndarray | None:
     """Iterative refinement with the factors of a similar chain, to an accuracy or rounding; None if too slow."""
     last = np.inf
     for _ in range(STALE_STEPS):
@@ -432,9 +471,18 @@ def collapse(local: Local) -> Quotient | None:
     state_ptr = read_only(np.searchsorted(row_class[order], np.arange(live + 1)), np.int64)
     direction = local.agent if local.agent != FIXED_AGENT else (1 if local.maximise else -1)
     quotient = replace(
-        local, states=np.arange(live), exits=np.arange(len(names) - live + m), row_of=np.arange(len(order)),
-        transition_of=np.arange(len(picks)), state_ptr=state_ptr, row_ptr=row_ptr,
-        successor=read_only(class_of[successor[picks]], np.int32), expression=read_only(expression[picks], np.int32),
-        reward=reward[order], weights=np.ones(len(order)), agent=direction, factors={},
-    )  # fmt: skip
+        local,
+        states=np.arange(live),
+        exits=np.arange(len(names) - live + m),
+        row_of=np.arange(len(order)),
+        transition_of=np.arange(len(picks)),
+        state_ptr=state_ptr,
+        row_ptr=row_ptr,
+        successor=read_only(class_of[successor[picks]], np.int32),
+        expression=read_only(expression[picks], np.int32),
+        reward=reward[order],
+        weights=np.ones(len(order)),
+        agent=direction,
+        factors={},
+    )
     return Quotient(quotient, class_of, np.arange(live, len(names)))

@@ -93,9 +93,13 @@ def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.
 
 
 def state_bounds(
-    problem: Problem, q: np.ndarray, upward: bool, weights: np.ndarray | None, states: np.ndarray | None = None,
+    problem: Problem,
+    q: np.ndarray,
+    upward: bool,
+    weights: np.ndarray | None,
+    states: np.ndarray | None = None,
     rows: np.ndarray | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Bounds on T values from row expectations q; ``weights`` (R,) fixes the agent.
 
     For all states and rows, or for ``states`` (k,) whose ``rows`` (in order) q belongs to.
@@ -131,9 +135,17 @@ def images(problem: Problem, values: np.ndarray, upward: bool, policy: Policy | 
         return state_bounds(problem, q, upward, weights), total_bounds(problem, q, upward)
     image, numbers = np.empty(pmdp.num_states), np.zeros(pmdp.num_rows + pmdp.num_states)
     core.horizon_images(
-        _game(problem, policy), len(image), 1, upward, problem.task.decided, *step_rows(policy, 1), values, image,
-        numbers, problem.scratch(),
-    )  # fmt: skip
+        _game(problem, policy),
+        len(image),
+        1,
+        upward,
+        problem.task.decided,
+        *step_rows(policy, 1),
+        values,
+        image,
+        numbers,
+        problem.scratch(),
+    )
     return image, numbers[: pmdp.num_rows]
 
 
@@ -154,9 +166,16 @@ def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Poli
             out[k] = state_bounds(problem, row_bounds(problem, values[k], upward), upward, weights)
         return out
     core.horizon_images(
-        _game(problem, policy), states, steps, upward, problem.task.decided, *step_rows(policy, steps), values, out,
+        _game(problem, policy),
+        states,
+        steps,
+        upward,
+        problem.task.decided,
+        *step_rows(policy, steps),
+        values,
+        out,
         *step_scratch(problem),
-    )  # fmt: skip
+    )
     return out
 
 

@@ -68,9 +68,13 @@ class Problem:
 
     @classmethod
     def of(
-        cls, relaxation: Relaxation, objective: Objective, nature: Nature, policy: Policy | None,
+        cls,
+        relaxation: Relaxation,
+        objective: Objective,
+        nature: Nature,
+        policy: Policy | None,
         reward_error: float = 0.0,
-    ) -> Problem:  # fmt: skip
+    ) -> Problem:
         """The problem with ``reward_error`` as a share of each reward that nature may add or take."""
         pmdp = relaxation.pmdp
         maximise = nature.direction(objective.sense) is Sense.MAX
@@ -198,9 +202,15 @@ class Problem:
         """(S,) where the minimisers keep the total finite, with the agent fixed to weights (R,) or free."""
         quantifier = DRAWN_ROW if weights is not None else ANY_ROW if self.agent == MIN_AGENT else ALL_ROWS
         return self.absorbing_graph.finite_set(
-            self.moves(), played_rows(weights, self.pmdp.num_rows), self.reward > 0.0, quantifier, nature_helps,
-            self.must_reach, self.task.target, np.ones(self.pmdp.num_states, dtype=bool),
-        )  # fmt: skip
+            self.moves(),
+            played_rows(weights, self.pmdp.num_rows),
+            self.reward > 0.0,
+            quantifier,
+            nature_helps,
+            self.must_reach,
+            self.task.target,
+            np.ones(self.pmdp.num_states, dtype=bool),
+        )
 
     def graph_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """(lo, hi) (T,) of nature, as used by the graph."""
@@ -220,9 +230,13 @@ class Problem:
         return moves(lo if willing else None, hi, self.relaxation.compiled(), rows, self.pmdp.num_states)
 
     def held_states(
-        self, usable: np.ndarray, quantifier: int, start: np.ndarray, willing: bool = True,
+        self,
+        usable: np.ndarray,
+        quantifier: int,
+        start: np.ndarray,
+        willing: bool = True,
         support: np.ndarray | None = None,
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """(S,) the largest part of ``start`` in which the play can stay, see `ModelGraph.hold_set` and `moves`."""
         held = held_states(self.pmdp, usable, quantifier, start, lambda: self.moves(willing, support), self.rank)
         if not willing or self.relaxation.compiled() is not None:
@@ -250,9 +264,15 @@ class Problem:
 
     def _game(self, agent: int, weights: np.ndarray) -> Struct:
         return core.Game(
-            agent=agent, maximise=self.maximise, gamma=self.gamma, state_ptr=self.pmdp.state_ptr,
-            rows=model_rows(self.pmdp), reward=self.reward, weights=weights, set=self.cs,
-        )  # fmt: skip
+            agent=agent,
+            maximise=self.maximise,
+            gamma=self.gamma,
+            state_ptr=self.pmdp.state_ptr,
+            rows=model_rows(self.pmdp),
+            reward=self.reward,
+            weights=weights,
+            set=self.cs,
+        )
 
     def scratch(self) -> Struct:
         """Scratch space of sweeps."""

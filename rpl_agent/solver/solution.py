@@ -107,9 +107,15 @@ def without_tiny(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tupl
 
 
 def finish(
-    problem: Problem, lower: np.ndarray, upper: np.ndarray, policy: Policy, iterations: int, precision: float,
-    began: float, witness: np.ndarray | None,
-) -> Solution:  # fmt: skip
+    problem: Problem,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    policy: Policy,
+    iterations: int,
+    precision: float,
+    began: float,
+    witness: np.ndarray | None,
+) -> Solution:
     """Assemble a solution; warn if it is wider than requested."""
     if lower.ndim == 1 and any(core.any_faint(len(values), values) for values in (lower, upper)):
         lower, upper = without_tiny(problem, lower, upper)

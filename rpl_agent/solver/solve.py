@@ -49,9 +49,17 @@ def horizon_side(problem: Problem, upward: bool, other: np.ndarray | None = None
         _by_expectations(problem, upward, values, rules)
     else:
         core.horizon_backward(
-            problem.game, pmdp.num_states, steps, upward, problem.task.decided, *step_rows(given, steps), values,
-            other, rules if given is None else None, *step_scratch(problem),
-        )  # fmt: skip
+            problem.game,
+            pmdp.num_states,
+            steps,
+            upward,
+            problem.task.decided,
+            *step_rows(given, steps),
+            values,
+            other,
+            rules if given is None else None,
+            *step_scratch(problem),
+        )
     return values, given or Policy.deterministic(rules[::-1])
 
 
@@ -179,11 +187,18 @@ def solve_both(
     sides = (objective.sense is Sense.MIN, objective.sense is Sense.MAX) if outer else (None, None)
     calls = [
         partial(
-            solve, relaxation, objective, nature, policy=policy, precision=precision, warm=start,
-            reward_error=reward_error, side=side,
+            solve,
+            relaxation,
+            objective,
+            nature,
+            policy=policy,
+            precision=precision,
+            warm=start,
+            reward_error=reward_error,
+            side=side,
         )
         for nature, start, side in zip((Nature.ADVERSARIAL, Nature.COOPERATIVE), warm, sides)
-    ]  # fmt: skip
+    ]
     # Sets that are queried through the protocol may keep state (such as a linear program): one at a time.
     if relaxation.pmdp.num_transitions < TWO_CORES or relaxation.compiled() is None or threads() == 1:
         return calls[0](), calls[1]()

@@ -202,9 +202,15 @@ def _constant_policies(local: Local, values: np.ndarray, p: np.ndarray) -> bool:
 
 
 def _proper_start(
-    local: Local, proper_max: bool, agent_proper: bool, nature_proper: bool, q: np.ndarray, p: np.ndarray,
-    rows: np.ndarray, infinite: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    local: Local,
+    proper_max: bool,
+    agent_proper: bool,
+    nature_proper: bool,
+    q: np.ndarray,
+    p: np.ndarray,
+    rows: np.ndarray,
+    infinite: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     """Proper strategies close to the greedy ones, with which every play ends: (p, rows)."""
     pays = (local.reward > 0.0) if proper_max else np.zeros(len(q), dtype=bool)
     size = scale_of(local, np.where(np.isfinite(q), q, 0.0))

@@ -90,9 +90,14 @@ def blackjack_model(natural: bool = False, sab: bool = False) -> tuple[Parametri
         state = (total, dealer, ace, int(total == 21))
         initial[state] = initial.get(state, NONE) + card(dealer) * card(first) * card(second)
     pmdp = build(
-        initial, actions, domain=Domain.box(("ten",)), action_names=ACTIONS, labels={"over": lambda s: s == OVER},
-        rewards={"return": lambda state, action: 0.0}, name="Blackjack",
-    )  # fmt: skip
+        initial,
+        actions,
+        domain=Domain.box(("ten",)),
+        action_names=ACTIONS,
+        labels={"over": lambda s: s == OVER},
+        rewards={"return": lambda state, action: 0.0},
+        name="Blackjack",
+    )
     return pmdp, Objective.reward("return", target="over")
 
 

@@ -31,10 +31,15 @@ def cliff_walking_model() -> tuple[ParametricMDP, Objective]:
         return slipping(names, lambda name: move(cell, name), forward, (1 - forward) / 2)
 
     pmdp = build(
-        START, actions, domain=Domain.box(("success_rate",)), variables=("row", "column"), action_names=names,
-        labels={"goal": lambda cell: cell == GOAL}, name="CliffWalking",
+        START,
+        actions,
+        domain=Domain.box(("success_rate",)),
+        variables=("row", "column"),
+        action_names=names,
+        labels={"goal": lambda cell: cell == GOAL},
+        name="CliffWalking",
         rewards={"cost": lambda cell, action: float(cell != GOAL), "return": lambda cell, action: -float(cell != GOAL)},
-    )  # fmt: skip
+    )
     return pmdp, Objective.cost("cost", target="goal")
 
 
@@ -46,6 +51,9 @@ def bind_cliff_walking(env: Any) -> Binding:
         return divmod(observation.__index__(), WIDTH)
 
     return Binding(
-        pmdp, objective, read, lambda before, action, observation, *_: read(observation),
+        pmdp,
+        objective,
+        read,
+        lambda before, action, observation, *_: read(observation),
         returns=Objective.reward("return", target="goal"),
-    )  # fmt: skip
+    )

@@ -48,13 +48,19 @@ def frozen_lake_model(
 
     start: Any = starts[0] if len(starts) == 1 else {cell: Polynomial.constant(f"1/{len(starts)}") for cell in starts}
     pmdp = build(
-        start, actions, domain=Domain.box(("success_rate",)), variables=("row", "column"), action_names=names,
+        start,
+        actions,
+        domain=Domain.box(("success_rate",)),
+        variables=("row", "column"),
+        action_names=names,
         labels={
-            "goal": lambda cell: tile(cell) == "G", "hole": lambda cell: tile(cell) == "H",
+            "goal": lambda cell: tile(cell) == "G",
+            "hole": lambda cell: tile(cell) == "H",
             "over": lambda cell: tile(cell) in "GH",
         },
-        rewards={} if schedule == USUAL else {"return": entering}, name=f"FrozenLake-{len(tiles)}x{len(tiles[0])}",
-    )  # fmt: skip
+        rewards={} if schedule == USUAL else {"return": entering},
+        name=f"FrozenLake-{len(tiles)}x{len(tiles[0])}",
+    )
     return pmdp, Objective.reach("goal", avoid="hole")
 
 
@@ -77,5 +83,10 @@ def bind_frozen_lake(env: Any) -> Binding:
         return divmod(observation.__index__(), width)
 
     return Binding(
-        pmdp, objective, read, lambda before, action, observation, *_: read(observation), paid, returns=returns,
-    )  # fmt: skip
+        pmdp,
+        objective,
+        read,
+        lambda before, action, observation, *_: read(observation),
+        paid,
+        returns=returns,
+    )

@@ -19,8 +19,10 @@ def slipping(
     for i, name in enumerate(names):
         row: Row = {}
         for turned, chance in (
-            (names[i - 1], sideways), (name, forward), (names[(i + 1) % len(names)], sideways),
-        ):  # fmt: skip
+            (names[i - 1], sideways),
+            (name, forward),
+            (names[(i + 1) % len(names)], sideways),
+        ):
             successor = land(turned)
             row[successor] = row.get(successor, Polynomial({})) + chance
         choices[name] = row

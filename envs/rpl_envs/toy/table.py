@@ -39,18 +39,26 @@ def bind_table(env: Any) -> Binding:
     for state in graph:  # parameters are named by their rows: describe all of them first
         actions(state)
     pmdp = build(
-        start if len(start) > 1 else next(iter(start)), actions, domain=domain.domain(),
-        labels={"end": lambda s: s in ends}, rewards={name: least(sign) for name, sign in signs.items()},
+        start if len(start) > 1 else next(iter(start)),
+        actions,
+        domain=domain.domain(),
+        labels={"end": lambda s: s in ends},
+        rewards={name: least(sign) for name, sign in signs.items()},
         name=type(env.unwrapped).__name__.removesuffix("Env"),
-    )  # fmt: skip
+    )
     returns = Objective.reward("return", target="end" if ends else None, horizon=0)  # or as many as a time limit says
     objective = None if not ends else Objective.cost("cost", target="end") if costs else replace(returns, horizon=None)
     # Rows that share nothing are blocks of their own, whose sets no coupling narrows; a few of them are one small set.
     method = None if pmdp.num_parameters <= FEW else ("likelihood", "rectangular")
     return Binding(
-        pmdp, objective, _number, lambda before, action, observation, *_: _number(observation), method=method,
-        paid=pmdp.on_transitions(pmdp.row_reward("return")), returns=returns,
-    )  # fmt: skip
+        pmdp,
+        objective,
+        _number,
+        lambda before, action, observation, *_: _number(observation),
+        method=method,
+        paid=pmdp.on_transitions(pmdp.row_reward("return")),
+        returns=returns,
+    )
 
 
 def _graph(table: Any) -> tuple[dict[int, dict[int, list[tuple[int, float]]]], set[int]]:

@@ -22,9 +22,11 @@ from rpl_envs.toy.grid import Row
 TAXI_ACTIONS = ("south", "north", "east", "west", "pickup", "dropoff")
 #: Heading -> (row, column) change of moving on, drifting to the left and to the right.
 HEADINGS = {
-    "south": ((1, 0), (0, 1), (0, -1)), "north": ((-1, 0), (0, -1), (0, 1)),
-    "east": ((0, 1), (-1, 0), (1, 0)), "west": ((0, -1), (1, 0), (-1, 0)),
-}  # fmt: skip
+    "south": ((1, 0), (0, 1), (0, -1)),
+    "north": ((-1, 0), (0, -1), (0, 1)),
+    "east": ((0, 1), (-1, 0), (1, 0)),
+    "west": ((0, -1), (1, 0), (-1, 0)),
+}
 STANDS = ((0, 0), (0, 4), (4, 0), (4, 3))
 IN_TAXI = 4
 DELIVERY_BONUS = 20.0
@@ -102,12 +104,15 @@ def taxi_model(desc: Sequence[str], rainy: bool = True, fickle: bool = True) -> 
 
     names = [name for name, unknown in (("rainy_probability", rainy), ("fickle_probability", fickle)) if unknown]
     pmdp = build(
-        {s: Polynomial.constant("1/300") for s in beginnings()}, actions, domain=Domain.box(tuple(names)),
+        {s: Polynomial.constant("1/300") for s in beginnings()},
+        actions,
+        domain=Domain.box(tuple(names)),
         action_names=TAXI_ACTIONS,
         variables=("row", "column", "passenger", "destination", "moved"),
         rewards={"cost": cost, "return": lambda s, a: (DELIVERY_BONUS if delivers(s, a) else 0.0) - cost(s, a)},
-        labels={"delivered": lambda s: s[2] == s[3]}, name="Taxi",
-    )  # fmt: skip
+        labels={"delivered": lambda s: s[2] == s[3]},
+        name="Taxi",
+    )
     return pmdp, Objective.cost("cost", target="delivered")
 
 
@@ -130,6 +135,4 @@ def bind_taxi(env: Any) -> Binding:
         return (*after[:4], int(fickle and bool(before[4] or on_board)))
 
     paid = pmdp.on_transitions(pmdp.row_reward("return"))
-    return Binding(
-        pmdp, objective, first, following, paid, returns=Objective.reward("return", target="delivered")
-    )  # fmt: skip
+    return Binding(pmdp, objective, first, following, paid, returns=Objective.reward("return", target="delivered"))

@@ -132,9 +132,13 @@ def write_certificate(folder: Path, certificate: Certificate) -> None:
 
 
 def write_proved(
-    folder: Path, pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts],
+    folder: Path,
+    pmdp: ParametricMDP,
+    counts: Counts,
+    certificate: Certificate,
+    earlier: Mapping[str, Counts],
     most: float = np.inf,
-) -> Certificate:  # fmt: skip
+) -> Certificate:
     """Write ``certificate.json`` with the proved numbers, and ``proof.json.gz`` beside it; return that certificate.
 
     A proof of more than ``most`` inequalities is refused: then the certificate does not claim to be proved.

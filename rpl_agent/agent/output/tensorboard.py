@@ -64,10 +64,15 @@ class TensorBoardCallback(BaseCallback):
         self._draw(writer, certificate)
         config, names = agent.session.config, ("gap", "lower", "upper")
         settings = {  # the table shows the first five by name, then the results
-            "confidence": config.confidence, "delta": config.delta, "exploration": agent.exploration,
-            "model": agent.pmdp.name, "relaxation": config.relaxation, "seed": agent.session.seed,
-            "weight": agent.weight, "schedule": schedule_to_dict(agent.schedule)["kind"],
-        }  # fmt: skip
+            "confidence": config.confidence,
+            "delta": config.delta,
+            "exploration": agent.exploration,
+            "model": agent.pmdp.name,
+            "relaxation": config.relaxation,
+            "seed": agent.session.seed,
+            "weight": agent.weight,
+            "schedule": schedule_to_dict(agent.schedule)["kind"],
+        }
         metrics = [f"guarantee/{name}" for name in names if math.isfinite(getattr(certificate, name))]
         writer.hyperparameters(settings, metrics)
 

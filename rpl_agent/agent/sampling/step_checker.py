@@ -37,9 +37,14 @@ class StepChecker:
     """
 
     def __init__(
-        self, experience: Experience, reader: StateReader, objective: Objective, paid: np.ndarray | None,
-        reward_error: float = 0.0, longest: int | None = None,
-    ):  # fmt: skip
+        self,
+        experience: Experience,
+        reader: StateReader,
+        objective: Objective,
+        paid: np.ndarray | None,
+        reward_error: float = 0.0,
+        longest: int | None = None,
+    ):
         self._reward_error, self._longest, self._warned = reward_error, longest, False
         self.experience = experience
         self.pmdp = experience.pmdp
@@ -109,9 +114,16 @@ class StepChecker:
         return state, t
 
     def follow(
-        self, state: int, row: int, observation: Any, reward: Any, terminated: bool, where: Where,
-        step: int = 0, info: Any = None,
-    ) -> tuple[int, int]:  # fmt: skip
+        self,
+        state: int,
+        row: int,
+        observation: Any,
+        reward: Any,
+        terminated: bool,
+        where: Where,
+        step: int = 0,
+        info: Any = None,
+    ) -> tuple[int, int]:
         """(successor, transition) of an observed step, number ``step`` (from 0) of its episode; -1 after its end.
 
         A step that the model cannot make is an error that names it. An environment may end where the horizon does.

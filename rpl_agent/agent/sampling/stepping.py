@@ -67,9 +67,14 @@ class EnvSource:
     """
 
     def __init__(
-        self, env: Env, checker: StepChecker, rng: np.random.Generator, seed: int | None, actions: np.ndarray,
+        self,
+        env: Env,
+        checker: StepChecker,
+        rng: np.random.Generator,
+        seed: int | None,
+        actions: np.ndarray,
         opening: list[Any],
-    ):  # fmt: skip
+    ):
         self._env, self._checker, self._rng, self._seed = env, checker, rng, seed
         self._numbers = actions[checker.pmdp.action].tolist()  # plain numbers, one per row: looked up in every step
         self._opening = opening
@@ -189,9 +194,16 @@ class EnvSource:
                     self._begin(observations, i)
 
     def _advance(
-        self, i: int, row: int, observation: Any, reward: float, ends: tuple[bool, bool], request: Request,
-        done: SampledBatch, seen: list[int],
-    ) -> None:  # fmt: skip
+        self,
+        i: int,
+        row: int,
+        observation: Any,
+        reward: float,
+        ends: tuple[bool, bool],
+        request: Request,
+        done: SampledBatch,
+        seen: list[int],
+    ) -> None:
         """Process one transition of a lane; it counts if it belongs to one of our episodes."""
         checker, lane, (terminated, truncated) = self._checker, self._lanes[i], ends
         info, where = self._info if self._single else None, self._wheres[i]

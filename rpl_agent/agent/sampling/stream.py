@@ -61,9 +61,14 @@ class SimulatorSource:
             simulator.max_steps = min(self._max_steps, left)
             episodes = int(min(chunk, request.pause - done.episodes, request.episodes_left - done.episodes))
             batch = simulator.run(
-                request.policy, episodes, self._batch, limits.rows, limits.expressions, experience.rows,
+                request.policy,
+                episodes,
+                self._batch,
+                limits.rows,
+                limits.expressions,
+                experience.rows,
                 experience.expressions,
-            )  # fmt: skip
+            )
             experience.counts.add_batch(self._batch)
             self._batch[:] = 0
             if limits.rows is None:  # the kernel keeps running counts only of what it watches
@@ -120,9 +125,14 @@ class Stream:
     """
 
     def __init__(
-        self, world: Attachment, experience: Experience, rng: np.random.Generator, fresh_seed: Callable[[], int],
-        opening: list[Any], stored: StreamState | None = None,
-    ):  # fmt: skip
+        self,
+        world: Attachment,
+        experience: Experience,
+        rng: np.random.Generator,
+        fresh_seed: Callable[[], int],
+        opening: list[Any],
+        stored: StreamState | None = None,
+    ):
         self._world, self._experience, self.opening = world, experience, opening
         if opening and not world.compiled:
             self._refuse_a_repetition(fresh_seed() % 2**31)

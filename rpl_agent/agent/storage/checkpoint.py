@@ -119,9 +119,19 @@ _MEMBERS = ("manifest.json", "state.json", "arrays.npz")
 MAX_BYTES = 8 << 30
 #: Exceptions that broken or hostile archives raise in zipfile, json and numpy.
 UNREADABLE = (
-    OSError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, ValueError, KeyError, AttributeError,
-    TypeError, NotImplementedError, RuntimeError, MemoryError,
-)  # fmt: skip
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    ValueError,
+    KeyError,
+    AttributeError,
+    TypeError,
+    NotImplementedError,
+    RuntimeError,
+    MemoryError,
+)
 #: Deflate cannot expand genuine arrays much further than runs of zeros.
 MAX_RATIO = 1100
 

@@ -210,12 +210,21 @@ def capture(
     planner, arrays = session.planner, {f"{MODEL}{name}": array for name, array in model_arrays.items()}
     kept = {"robust": planner.solutions.robust, "optimistic": planner.solutions.optimistic}
     state = SessionState(
-        model, session.objective, session.config, schedule_to_dict(schedule), settings,
-        _taken(SessionRecord, session), _taken(Memory, planner), dict(session.rng.bit_generator.state), source,
-        session.clock.elapsed, session.experience.reward_error, _counts(session.experience.counts),
+        model,
+        session.objective,
+        session.config,
+        schedule_to_dict(schedule),
+        settings,
+        _taken(SessionRecord, session),
+        _taken(Memory, planner),
+        dict(session.rng.bit_generator.state),
+        source,
+        session.clock.elapsed,
+        session.experience.reward_error,
+        _counts(session.experience.counts),
         {side: _counts(counts) for side, counts in session.earlier.items()},  # type: ignore[misc]
         {name: _taken(StoredSolution, found) for name, found in kept.items() if found is not None},  # type: ignore[misc]
-    )  # fmt: skip
+    )
     return jsonable(state, arrays), arrays
 
 
@@ -245,11 +254,16 @@ def agent_arguments(stored: SessionState, schedule: Schedule | None) -> dict[str
     """Arguments of the agent's constructor."""
     settings = stored.settings
     return {
-        "config": stored.config, "objective": stored.objective, "weight": settings.weight, "seed": stored.session.seed,
+        "config": stored.config,
+        "objective": stored.objective,
+        "weight": settings.weight,
+        "seed": stored.session.seed,
         "schedule": schedule if schedule is not None else schedule_from_dict(stored.schedule),
-        "compiled": settings.compiled, "check_rewards": settings.check_rewards, "exploration": settings.exploration,
+        "compiled": settings.compiled,
+        "check_rewards": settings.check_rewards,
+        "exploration": settings.exploration,
         "end": None if settings.end is None else StateIndex(settings.end),
-    }  # fmt: skip
+    }
 
 
 def restore(session: Session, stored: SessionState) -> None:
@@ -279,10 +293,12 @@ def _restore(session: Session, stored: SessionState) -> None:
     session.opening = [] if stored.source is None else stored.source.opening
     set_generator(session.rng, stored.rng)
     planner.seconds = {stage: planner.seconds.get(stage, 0.0) for stage in STAGES}
-    planner.solutions = Solutions(**{
-        name: Solution(problem=None, **vars(found))  # type: ignore[arg-type]
-        for name, found in stored.solutions.items()
-    })  # fmt: skip
+    planner.solutions = Solutions(
+        **{
+            name: Solution(problem=None, **vars(found))  # type: ignore[arg-type]
+            for name, found in stored.solutions.items()
+        }
+    )
 
 
 def _restored(stored: StoredCounts, pmdp: ParametricMDP) -> Counts:
@@ -305,8 +321,11 @@ def _check(stored: SessionState, pmdp: ParametricMDP) -> None:
     limits = session.limits or Limits()
     unknown = int((~pmdp.table.is_constant).sum())
     for array, kind, shape in (
-        *values, (planner.estimate, "f", (pmdp.num_parameters,)), (planner.seen, "i", (unknown,)),
-        (limits.rows, "i", (pmdp.num_rows,)), (limits.expressions, "i", (pmdp.num_expressions,)),
-    ):  # fmt: skip
+        *values,
+        (planner.estimate, "f", (pmdp.num_parameters,)),
+        (planner.seen, "i", (unknown,)),
+        (limits.rows, "i", (pmdp.num_rows,)),
+        (limits.expressions, "i", (pmdp.num_expressions,)),
+    ):
         if array is not None and (array.dtype.kind != kind or array.shape != shape):
             raise CheckpointError(f"the checkpoint holds {array.dtype} of shape {array.shape}, expected {shape}")

@@ -249,10 +249,19 @@ def attach(
     start = int(getattr(observation_space(env), "start", 0)) if model.states is None else 0
     reader = StateReader(model if binding is None else binding.pmdp, state_of, start, over, binding)
     return Attachment(
-        env, model, goal, _spec(env), paid, reader, actions, fast, limit,
+        env,
+        model,
+        goal,
+        _spec(env),
+        paid,
+        reader,
+        actions,
+        fast,
+        limit,
         longest=None if limit is not None else longest_episode(model, goal.resolve(model), goal.horizon),
-        reward_error=error, method=None if binding is None else binding.method,
-    )  # fmt: skip
+        reward_error=error,
+        method=None if binding is None else binding.method,
+    )
 
 
 def _bound(env: Env, inner: Any, pmdp: ParametricMDP | None) -> Binding | None:

@@ -124,8 +124,13 @@ def check_model(
     if is_vector(env):
         raise ModelError("check a single environment, not a vector environment")
     world = attach(
-        env, pmdp=pmdp, objective=objective, state_of=observation_to_state, action_to_env=action_to_env, end=end,
-    )  # fmt: skip
+        env,
+        pmdp=pmdp,
+        objective=objective,
+        state_of=observation_to_state,
+        action_to_env=action_to_env,
+        end=end,
+    )
     seen, rng = _Seen(world), np.random.default_rng(seed)
     for episode in range(episodes):
         seen.play(rng, seed if episode == 0 else None)
@@ -303,9 +308,13 @@ def sketch(env: Env, *, episodes: int = 500, seed: int = 0, file: str = "sketch.
     )
     begins = dict(zip(starts, _chances(len(starts), "start"), strict=True))
     tail = TAIL.format(
-        starts=repr(begins if len(begins) > 1 else next(iter(begins))), first=first, over=OVER, name=name_of(env),
-        objective=asked, end=f', "end": {OVER!r}' if ends else "",
-    )  # fmt: skip
+        starts=repr(begins if len(begins) > 1 else next(iter(begins))),
+        first=first,
+        over=OVER,
+        name=name_of(env),
+        objective=asked,
+        end=f', "end": {OVER!r}' if ends else "",
+    )
     return head + "".join(_rows(seen)) + tail
 
 

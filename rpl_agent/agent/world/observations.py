@@ -163,9 +163,13 @@ class StateReader:
     """
 
     def __init__(
-        self, pmdp: ParametricMDP, state_of: StateOf | None, start: int = 0, end: int | None = None,
+        self,
+        pmdp: ParametricMDP,
+        state_of: StateOf | None,
+        start: int = 0,
+        end: int | None = None,
         binding: Binding | None = None,
-    ):  # fmt: skip
+    ):
         self.pmdp, self.binding = pmdp, binding
         self.state_of = state_of
         self.start = start  # the first number of a Discrete space, if states are only numbered

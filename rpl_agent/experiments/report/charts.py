@@ -21,9 +21,26 @@ from rpl_agent.experiments.tables import interquartile_mean, ordered_instances, 
 from rpl_agent.plotting.policy_map import PolicyMap
 
 PALETTE = (
-    "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#5A6B7B", "#8C564B", "#7A68A6",
-    "#A6D854", "#FB8072", "#542788", "#E7298A", "#66A61E", "#A6761D", "#386CB0", "#F0027F", "#BF5B17",
-)  # fmt: skip
+    "#D55E00",
+    "#0072B2",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#999999",
+    "#5A6B7B",
+    "#8C564B",
+    "#7A68A6",
+    "#A6D854",
+    "#FB8072",
+    "#542788",
+    "#E7298A",
+    "#66A61E",
+    "#A6761D",
+    "#386CB0",
+    "#F0027F",
+    "#BF5B17",
+)
 #: (kind, label of its box, shown at first)
 KINDS = (
     ("true", "return of the policy, exact (solid; V^π)", True),
@@ -83,19 +100,30 @@ def line(x: np.ndarray, y: np.ndarray, name: str, colour: str, kind: str = "true
     """A line through the finite points of (x, y)."""
     shown = np.isfinite(y)
     return {
-        "x": x[shown].tolist(), "y": y[shown].tolist(), "name": name, "legendgroup": name, "showlegend": legend,
-        "mode": "lines", "line": {"color": colour, "dash": DASHES.get(kind, "solid"), "width": 2},
-        "meta": {"kind": kind}, "hovertemplate": f"{name}, {kind}<br>at %{{x:,}}: %{{y:.6g}}<extra></extra>",
-    }  # fmt: skip
+        "x": x[shown].tolist(),
+        "y": y[shown].tolist(),
+        "name": name,
+        "legendgroup": name,
+        "showlegend": legend,
+        "mode": "lines",
+        "line": {"color": colour, "dash": DASHES.get(kind, "solid"), "width": 2},
+        "meta": {"kind": kind},
+        "hovertemplate": f"{name}, {kind}<br>at %{{x:,}}: %{{y:.6g}}<extra></extra>",
+    }
 
 
 def area(x: np.ndarray, low: np.ndarray, high: np.ndarray, name: str, colour: str, kind: str) -> list[dict]:
     """The band from the least to the largest seed, as two invisible lines with a filled space between."""
     shown = np.isfinite(low) & np.isfinite(high)
     common = {
-        "x": x[shown].tolist(), "legendgroup": name, "showlegend": False, "mode": "lines", "hoverinfo": "skip",
-        "line": {"width": 0}, "meta": {"kind": kind},
-    }  # fmt: skip
+        "x": x[shown].tolist(),
+        "legendgroup": name,
+        "showlegend": False,
+        "mode": "lines",
+        "hoverinfo": "skip",
+        "line": {"width": 0},
+        "meta": {"kind": kind},
+    }
     fill = {"fill": "tonexty", "fillcolor": _transparent(colour)}
     return [{**common, "y": low[shown].tolist()}, {**common, "y": high[shown].tolist(), **fill}]
 
@@ -125,10 +153,17 @@ def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: 
             if kind != "bound":
                 seen += middle[np.isfinite(middle)].tolist()
     places = [x for trace in traces for x in trace["x"]]
-    traces.insert(0, {  # behind the others
-        "x": [min(places), max(places)], "y": [value, value], "mode": "lines", "name": "the best policy (V*)",
-        "line": {"color": "#777777", "width": 1.5}, "hovertemplate": "V* = %{y:.6g}<extra></extra>",
-    })  # fmt: skip
+    traces.insert(
+        0,
+        {  # behind the others
+            "x": [min(places), max(places)],
+            "y": [value, value],
+            "mode": "lines",
+            "name": "the best policy (V*)",
+            "line": {"color": "#777777", "width": 1.5},
+            "hovertemplate": "V* = %{y:.6g}<extra></extra>",
+        },
+    )
     better = "higher is better" if maximise else "lower is better"
     note = f"{better[0].upper()}{better[1:]}; bands span the seeds."
     if unbounded:
@@ -138,9 +173,15 @@ def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: 
 
 
 def panel(
-    traces: list[dict], x_title: str, y_title: str, note: str = "", *, log_x: bool = False, log_y: bool = False,
+    traces: list[dict],
+    x_title: str,
+    y_title: str,
+    note: str = "",
+    *,
+    log_x: bool = False,
+    log_y: bool = False,
     y_range: Sequence[float] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     x_axis: dict[str, Any] = {"title": {"text": x_title}, "type": "log" if log_x else "-", "automargin": True}
     y_axis: dict[str, Any] = {"title": {"text": y_title}, "type": "log" if log_y else "-", "automargin": True}
     if log_x:
@@ -214,10 +255,16 @@ def share_chart(rows: Sequence[Row]) -> ReportChart:
             )
             found = share(mine, goal) if mine and goal else None
             shares.append(None if found is None else 100 * found)
-        bars.append({
-            "type": "bar", "name": suites.set_name(*chosen), "x": list(worlds), "y": shares,
-            "marker": {"color": suites.SETS[chosen][1]}, "hovertemplate": "%{x}: %{y:.3g} %<extra></extra>",
-        })  # fmt: skip
+        bars.append(
+            {
+                "type": "bar",
+                "name": suites.set_name(*chosen),
+                "x": list(worlds),
+                "y": shares,
+                "marker": {"color": suites.SETS[chosen][1]},
+                "hovertemplate": "%{x}: %{y:.3g} %<extra></extra>",
+            }
+        )
     note = "No bar: not reached within the budget. P_I … P_R(U) are not valid online; anytime P_R is P_R made valid."
     shown = panel(bars, "", "episodes needed [%]", note)
     title = "Episodes needed for the guarantee with which anytime P_R ends"
@@ -256,10 +303,14 @@ def uniform_chart(rows: Sequence[Row]) -> ReportChart:
 def _points(gaps: dict[str, float], name: str, colour: str, symbol: str) -> dict[str, Any]:
     text = ["∞" if math.isinf(g) else f"{g:.3g}" for g in gaps.values()]
     return {
-        "x": [min(g, WIDEST) for g in gaps.values()], "y": list(gaps), "name": name, "mode": "markers", "text": text,
+        "x": [min(g, WIDEST) for g in gaps.values()],
+        "y": list(gaps),
+        "name": name,
+        "mode": "markers",
+        "text": text,
         "marker": {"color": colour, "symbol": symbol, "size": 9},
         "hovertemplate": f"{name}<br>%{{y}}: %{{text}}<extra></extra>",
-    }  # fmt: skip
+    }
 
 
 def compare_chart(rows: Sequence[Row]) -> ReportChart:
@@ -298,18 +349,34 @@ def _panel(shown: PolicyMap) -> dict:
         for y, row, visits in zip(shown.ys, shown.action, shown.visits)
     ]
     trace = {
-        "type": "heatmap", "x": shown.xs.tolist(), "y": shown.ys.tolist(), "z": blank, "text": hover,
-        "zmin": -0.5, "zmax": len(names) - 0.5, "colorscale": _steps(len(names)), "opacity": 0.75, "xgap": 1, "ygap": 1,
+        "type": "heatmap",
+        "x": shown.xs.tolist(),
+        "y": shown.ys.tolist(),
+        "z": blank,
+        "text": hover,
+        "zmin": -0.5,
+        "zmax": len(names) - 0.5,
+        "colorscale": _steps(len(names)),
+        "opacity": 0.75,
+        "xgap": 1,
+        "ygap": 1,
         "colorbar": {"tickvals": list(range(len(names))), "ticktext": shown.legend},
         "hovertemplate": "%{text}<extra></extra>",
-    }  # fmt: skip
+    }
     traces = [trace]
     if shown.action.size <= READABLE:
         ys, xs = np.nonzero(shown.action >= 0)
-        traces.append({
-            "mode": "text", "x": shown.xs[xs].tolist(), "y": shown.ys[ys].tolist(), "hoverinfo": "skip",
-            "text": shown.symbols[ys, xs].tolist(), "showlegend": False, "textfont": {"size": 13},
-        })  # fmt: skip
+        traces.append(
+            {
+                "mode": "text",
+                "x": shown.xs[xs].tolist(),
+                "y": shown.ys[ys].tolist(),
+                "hoverinfo": "skip",
+                "text": shown.symbols[ys, xs].tolist(),
+                "showlegend": False,
+                "textfont": {"size": 13},
+            }
+        )
     note = "Empty cells are (almost) never visited; where states share a cell, the action played there most is shown."
     made = panel(traces, shown.axes[0], shown.axes[1], note)
     for axis in ("xaxis", "yaxis"):

@@ -153,18 +153,22 @@ def _bounds(points: dict[str, np.ndarray], certificate: Certificate) -> ReportCh
     names = ("guarantee", "bound on every policy")
     lower, upper = names if maximise else reversed(names)
     series = [
-        ("guarantee/lower", lower, "#0072B2"), ("guarantee/upper", upper, "#D55E00"),
+        ("guarantee/lower", lower, "#0072B2"),
+        ("guarantee/upper", upper, "#D55E00"),
         ("guarantee/estimate", "value at the point estimate", "#999999"),
-        ("oracle/value", "true value of the policy", "#009E73"), ("oracle/optimum", "V*", "#CC79A7"),
-    ]  # fmt: skip
+        ("oracle/value", "true value of the policy", "#009E73"),
+        ("oracle/optimum", "V*", "#CC79A7"),
+    ]
     traces = [line(x, points[tag], name, colour) for tag, name, colour in series if tag in points]
     for trace in traces:
         trace["meta"] = {}
     better = "higher is better" if maximise else "lower is better"
     return ReportChart(
-        "bounds", "The certified interval", f"δ = {certificate.delta:g}; {better}.",
+        "bounds",
+        "The certified interval",
+        f"δ = {certificate.delta:g}; {better}.",
         {"run": panel(traces, "episodes", "value", log_x=True)},
-    )  # fmt: skip
+    )
 
 
 def _gap(points: dict[str, np.ndarray]) -> ReportChart:
@@ -317,10 +321,13 @@ def report(results: str | os.PathLike = "results", output: str | os.PathLike = "
     target.write_text(page(TITLE, headline(rows), sections, drawn))
     written += [path for _, path in worlds]
     return {
-        "page": os.fspath(target), "rows": len(rows), "tables": len(made), "charts": len(drawn),
+        "page": os.fspath(target),
+        "rows": len(rows),
+        "tables": len(made),
+        "charts": len(drawn),
         "files": [os.fspath(path) for path in written],
         "text": f"{target}: {len(made)} tables, {len(drawn)} charts from {len(rows)} runs",
-    }  # fmt: skip
+    }
 
 
 def _policies(names: Sequence[str]) -> list[ReportChart]:

@@ -165,15 +165,24 @@ class RegionAnswer:
         """Where the comparison holds and where it fails, box by box."""
         comparison, threshold = _without_complement(self.query)
         return partition(
-            self.query.pmdp, self.query.objective, comparison, threshold, self.solution.region, undecided=undecided,
+            self.query.pmdp,
+            self.query.objective,
+            comparison,
+            threshold,
+            self.solution.region,
+            undecided=undecided,
             max_boxes=max_boxes,
-        )  # fmt: skip
+        )
 
 
 def answer_region(
-    model: PrismModel, text: str | Property | None = None, *, precision: float = 0.01, max_boxes: int = DEFAULT_BOXES,
+    model: PrismModel,
+    text: str | Property | None = None,
+    *,
+    precision: float = 0.01,
+    max_boxes: int = DEFAULT_BOXES,
     time_limit: float = math.inf,
-) -> RegionAnswer:  # fmt: skip
+) -> RegionAnswer:
     """Answer a property for all parameters of the model's domain (the ranges given when loading it)."""
     if model.bounds is not None:
         raise ModelError("an interval model is solved for all its intervals at once, without a region")
@@ -184,9 +193,13 @@ def answer_region(
         raise ModelError("a region question needs a single state: give --theta, or a property of the initial state")
     threshold = _without_complement(query)[1] if query.comparison else None
     found = solve_region(
-        query.pmdp, query.objective, precision=precision, threshold=threshold, max_boxes=max_boxes,
+        query.pmdp,
+        query.objective,
+        precision=precision,
+        threshold=threshold,
+        max_boxes=max_boxes,
         time_limit=time_limit,
-    )  # fmt: skip
+    )
     if query.comparison:
         found = _sure_everywhere(query, found)
     ends = _complemented if query.complement else lambda low, high: (low, high)

@@ -128,8 +128,10 @@ class PrismModel:
         if self.bounds is not None and not self.bounds.is_learnable:
             raise PrismError(
                 "this is an interval model: its uncertainty is given, nothing is learned (rpl solve gives its "
-                "robust and optimistic values)", NOWHERE, self.source,
-            )  # fmt: skip
+                "robust and optimistic values)",
+                NOWHERE,
+                self.source,
+            )
         if query.comparison:
             raise PrismError(
                 "a comparison with a threshold is answered by rpl solve; write =? here", NOWHERE, text or ""
@@ -137,25 +139,29 @@ class PrismModel:
         if query.filter not in ("state", "range"):
             raise PrismError(
                 f"the filter '{query.filter}' is answered by rpl solve; what is learned is the value of one state",
-                NOWHERE, text or "",
-            )  # fmt: skip
+                NOWHERE,
+                text or "",
+            )
         if self.derived.loose:
             warnings.warn(
                 f"{listed(self.derived.found)}: learned as separate unknowns; what ties them to each other or "
                 f"to {listed(self.derived.loose)} elsewhere is not used, so guarantees hold but may be wider",
-                RPLWarning, stacklevel=3,
-            )  # fmt: skip
+                RPLWarning,
+                stacklevel=3,
+            )
         if query.complement:
             warnings.warn(
                 f"the property is answered as 1 - v with v = {query.objective.describe()}; all values are those of v",
-                RPLWarning, stacklevel=3,
-            )  # fmt: skip
+                RPLWarning,
+                stacklevel=3,
+            )
         if len(query.states) > 1:
             warnings.warn(
                 f"{len(query.states)} initial states: values are those of the first, "
                 f"{query.pmdp.state_name(query.pmdp.initial_state)}",
-                RPLWarning, stacklevel=3,
-            )  # fmt: skip
+                RPLWarning,
+                stacklevel=3,
+            )
         return query.pmdp, query.objective
 
 

@@ -173,11 +173,20 @@ def _sweeps(rows: ModelRows, task: Task, p: np.ndarray, slope: np.ndarray, v: np
     sweeps = int(np.clip(MOST_WORK / len(successor), FEWEST_SWEEPS, MOST_SWEEPS)) if horizon is None else horizon
     order = np.flatnonzero(~task.decided)[::-1].copy()
     model = core.PointModel(
-        states=len(v), count=len(order), order=order, state_ptr=state_ptr, reward=reward, weights=None, p=p, d=d,
+        states=len(v),
+        count=len(order),
+        order=order,
+        state_ptr=state_ptr,
+        reward=reward,
+        weights=None,
+        p=p,
+        d=d,
         rows=core.RowArrays(count=len(row_ptr) - 1, row_ptr=row_ptr, successor=successor, expression=expression),
-        slope=np.ascontiguousarray(slope), gamma=task.objective.discount, tie=TIE,
+        slope=np.ascontiguousarray(slope),
+        gamma=task.objective.discount,
+        tie=TIE,
         sign=1.0 if task.objective.sense is Sense.MAX else -1.0,
-    )  # fmt: skip
+    )
     g_now, taken, scratch = np.ascontiguousarray(g), state_ptr[:-1].copy(), np.empty(d)
     if horizon is None:
         core.value_sweeps(model, sweeps, SWEEP_TOLERANCE, v, g_now, scratch, taken)
@@ -284,9 +293,14 @@ def tightest_slabs(
 
 
 def _next(
-    pmdp: ParametricMDP, task: Task, key: tuple[Objective, float], mark: Mark, last: Mark | None,
-    current: tuple[BetDirection, Wealth] | None, level: float,
-) -> tuple[BetDirection, Wealth]:  # fmt: skip
+    pmdp: ParametricMDP,
+    task: Task,
+    key: tuple[Objective, float],
+    mark: Mark,
+    last: Mark | None,
+    current: tuple[BetDirection, Wealth] | None,
+    level: float,
+) -> tuple[BetDirection, Wealth]:
     """The direction from a mark on, and the wealth at the mark; cached per mark."""
     known = _bets_at.setdefault(mark, {})
     found = known.get(key)

@@ -60,14 +60,28 @@ class _Cover:
         shifts, chosen = taylor_shifts(table), table.coefficients[target.expressions]
         highest, (windows, terms) = int(table.monomials.max(initial=0)), (len(target.offsets), len(shifts.alpha))
         self.set = core.LikelihoodCover(
-            d=d, n=n, windows=windows, monomials=table.num_monomials, terms=terms, highest=highest, rows=len(chart.b),
-            level=target.level + target.slack, entry_ptr=read_only(chosen.indptr, np.int64),
-            monomial=read_only(chosen.indices, np.int64), coefficient=read_only(chosen.data),
-            exponents=read_only(table.monomials, np.int64), term=read_only(shifts.term, np.int64),
+            d=d,
+            n=n,
+            windows=windows,
+            monomials=table.num_monomials,
+            terms=terms,
+            highest=highest,
+            rows=len(chart.b),
+            level=target.level + target.slack,
+            entry_ptr=read_only(chosen.indptr, np.int64),
+            monomial=read_only(chosen.indices, np.int64),
+            coefficient=read_only(chosen.data),
+            exponents=read_only(table.monomials, np.int64),
+            term=read_only(shifts.term, np.int64),
             pair_ptr=np.searchsorted(shifts.monomial, np.arange(table.num_monomials + 1)).astype(np.int64),
-            binomial=shifts.binomial, rest=read_only(shifts.rest, np.int64), alpha=read_only(shifts.alpha, np.int64),
-            counts=read_only(target.observed.counts), offsets=read_only(target.offsets), A=chart.A, b=chart.b,
-        )  # fmt: skip
+            binomial=shifts.binomial,
+            rest=read_only(shifts.rest, np.int64),
+            alpha=read_only(shifts.alpha, np.int64),
+            counts=read_only(target.observed.counts),
+            offsets=read_only(target.offsets),
+            A=chart.A,
+            b=chart.b,
+        )
         triangle = d * (d + 1) // 2
         numbers = 3 * d * (highest + 1) + len(shifts.term) + terms + windows + n * (5 + d + triangle)
         self._memory = np.empty(numbers + triangle + d + 2 * d * d)
@@ -121,8 +135,10 @@ def _warn(chart: ParameterChart) -> bool:
     warnings.warn(
         f"slow and wider than necessary: {worst if len(worst) <= 80 else worst[:79] + '…'} is not a product of affine "
         f"terms, so the likelihood in {chart.dimension} parameters is covered by boxes. Split such a step in two, "
-        "one draw each, or give the parameters narrower bounds", RPLWarning, stacklevel=2,
-    )  # fmt: skip
+        "one draw each, or give the parameters narrower bounds",
+        RPLWarning,
+        stacklevel=2,
+    )
     return True
 
 

@@ -119,8 +119,9 @@ class Alternatives:
     marginals : (k,) `row_marginals` of the visited rows, if known.
     """
 
-    def __init__(self, pmdp: ParametricMDP, counts: Counts, x: np.ndarray, weights: Weights,
-                 marginals: np.ndarray | None = None):  # fmt: skip
+    def __init__(
+        self, pmdp: ParametricMDP, counts: Counts, x: np.ndarray, weights: Weights, marginals: np.ndarray | None = None
+    ):
         self.pmdp, self.counts, self.weights = pmdp, counts, weights
         table = pmdp.table
         self._constant = table.constant

@@ -27,9 +27,12 @@ TOLERANCE = 1e-8
 
 
 def lowest_tangent(
-    observed: Observations, offsets: np.ndarray, chart: ParameterChart, start: np.ndarray,
+    observed: Observations,
+    offsets: np.ndarray,
+    chart: ParameterChart,
+    start: np.ndarray,
     box: tuple[np.ndarray, np.ndarray],
-) -> tuple[np.ndarray, float, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, float, np.ndarray]:
     """(x (r,), a lower bound on G over the chart's polytope, (J,) the share of each term at x).
 
     observed : counts (J, n) of the J terms, with ``offsets`` (J,)

@@ -71,9 +71,12 @@ def doubt(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = Non
 
 
 def _largest(
-    pmdp: ParametricMDP, counts: Counts, weights: Weights, estimate: np.ndarray | None = None,
+    pmdp: ParametricMDP,
+    counts: Counts,
+    weights: Weights,
+    estimate: np.ndarray | None = None,
     marginals: np.ndarray | None = None,
-) -> tuple[float, list[Doubt]]:  # fmt: skip
+) -> tuple[float, list[Doubt]]:
     """For one block: an upper bound on the log-likelihood of its parametric part, and doubts."""
     if pmdp.table.is_affine:
         most, x = _largest_of_affine(pmdp, counts.successes, estimate)

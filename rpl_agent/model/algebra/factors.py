@@ -203,9 +203,9 @@ def _key(form: Integers) -> tuple:
 
 
 def _polynomial(form: Integers, size: int, names: tuple[str, ...]) -> Polynomial:
-    return Polynomial({
-        tuple(sorted((name, p) for name, p in zip(names, m) if p)): Fraction(c, size) for m, c in form.items()
-    })  # fmt: skip
+    return Polynomial(
+        {tuple(sorted((name, p) for name, p in zip(names, m) if p)): Fraction(c, size) for m, c in form.items()}
+    )
 
 
 def _by_power(form: Integers, j: int) -> dict[int, Integers]:

@@ -251,9 +251,10 @@ def _products(theta: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 def taylor_shifts(table: ExpressionTable) -> _Shifts:
     """What expressions around other points are made of."""
     pairs = [
-        (m, alpha) for m, exponents in enumerate(table.monomials.tolist())
+        (m, alpha)
+        for m, exponents in enumerate(table.monomials.tolist())
         for alpha in product(*(range(p + 1) for p in exponents))
-    ]  # fmt: skip
+    ]
     ordered = sorted({alpha for _, alpha in pairs}, key=lambda a: (sum(a), a))
     number = {alpha: k for k, alpha in enumerate(ordered)}
     monomial, term = np.array([m for m, _ in pairs]), np.array([number[alpha] for _, alpha in pairs])

@@ -100,10 +100,21 @@ def build_vectorized(
             per_row[at] = on_actions[key]({k: v[row_state[at]] for k, v in columns.items()}, a)
         rewards[key] = Reward(per_state, per_row)
     model = ParametricMDP(
-        state_ptr, row_action, row_ptr, found.successor, rank[found.expression], table, domain, 0,
+        state_ptr,
+        row_action,
+        row_ptr,
+        found.successor,
+        rank[found.expression],
+        table,
+        domain,
+        0,
         {k: np.asarray(f(columns), dtype=bool) for k, f in (labels or {}).items()},
-        rewards, actions.names, {k: v.astype(np.int32) for k, v in columns.items()}, name, own_actions=actions.keys,
-    )  # fmt: skip
+        rewards,
+        actions.names,
+        {k: v.astype(np.int32) for k, v in columns.items()},
+        name,
+        own_actions=actions.keys,
+    )
     if validate:
         require_valid(model)
     return model
@@ -129,9 +140,12 @@ class _Transitions:
 
 
 def _explore(
-    codec: Codec, frontier: np.ndarray, expand: Callable[[Columns], Iterable[Block]], actions: tuple[Hashable, ...],
+    codec: Codec,
+    frontier: np.ndarray,
+    expand: Callable[[Columns], Iterable[Block]],
+    actions: tuple[Hashable, ...],
     width: int,
-) -> _Transitions:  # fmt: skip
+) -> _Transitions:
     """Explore breadth-first from the keys of a frontier; states are numbered level by level, by key within a level."""
     action_id = {a: i for i, a in enumerate(actions)}
     interner, ids = _Interner(width), _StateIds(codec.size)

@@ -72,8 +72,9 @@ def action_order(listed: Iterable[Sequence[Hashable]], declared: Sequence[Hashab
         warnings.warn(
             f"{model}: states list their actions in different orders; the model uses {found.names}: pass "
             "action_names=[...] in the order of the environment's action space",
-            RPLWarning, stacklevel=3,
-        )  # fmt: skip
+            RPLWarning,
+            stacklevel=3,
+        )
         return found
     only = all(key in before[following] for key, following in pairwise(sorted_keys))
     return named_actions(sorted_keys if only else keys, is_known=only)
@@ -161,13 +162,24 @@ def build(
     columns = _variables(order, variables)
     integers = all(c.ndim == 1 and c.dtype.kind in "iu" for c in columns.values())
     model = ParametricMDP(
-        np.array(pieces.state_ptr), np.array(pieces.action), np.array(pieces.row_ptr), np.array(pieces.successors),
-        rank[np.array(pieces.expressions, dtype=np.int64)], table, domain, 0,
+        np.array(pieces.state_ptr),
+        np.array(pieces.action),
+        np.array(pieces.row_ptr),
+        np.array(pieces.successors),
+        rank[np.array(pieces.expressions, dtype=np.int64)],
+        table,
+        domain,
+        0,
         {k: np.array([not quiet and bool(f(s)) for s, quiet in zip(order, silent)]) for k, f in (labels or {}).items()},
-        payments.arrays(pieces), order_of_actions.names, columns, name,
+        payments.arrays(pieces),
+        order_of_actions.names,
+        columns,
+        name,
         None if columns and integers and not silent.any() else tuple(order),  # integer columns take less memory
-        silent if silent.any() else None, order_of_actions.is_known, order_of_actions.keys,
-    )  # fmt: skip
+        silent if silent.any() else None,
+        order_of_actions.is_known,
+        order_of_actions.keys,
+    )
     if validate:
         require_valid(model)
     return model

@@ -287,8 +287,9 @@ def tell(source: str, sums: Sequence[Fraction]) -> None:
         worst = max(sums, key=lambda total: abs(total - 1))
         warnings.warn(
             f"{source}: {len(sums)} row(s) scaled to sum to 1; the worst summed to {float(worst):.15g}",
-            RPLWarning, stacklevel=3,
-        )  # fmt: skip
+            RPLWarning,
+            stacklevel=3,
+        )
 
 
 def hint(pmdp: ParametricMDP) -> str:

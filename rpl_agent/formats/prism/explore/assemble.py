@@ -120,9 +120,12 @@ def _scale(polynomial: Polynomial, box: Box, learned: frozenset[str]) -> tuple[F
 
 
 def with_unknown_rewards(
-    pool: Pool, parameters: Sequence[str], domain: Domain, ids: np.ndarray,
+    pool: Pool,
+    parameters: Sequence[str],
+    domain: Domain,
+    ids: np.ndarray,
     rewards: Mapping[str, tuple[np.ndarray, np.ndarray]],
-) -> tuple[ExpressionTable, np.ndarray, dict[str, Reward]]:  # fmt: skip
+) -> tuple[ExpressionTable, np.ndarray, dict[str, Reward]]:
     """Λ, (T,) expressions of the transitions with these pool ids, and the rewards with these ids of states and rows."""
     learned = pool.occurring(ids)
     numbers = {
@@ -201,9 +204,20 @@ def assemble(
         for v, column in zip(program.variables, columns, strict=True)
     }
     model = ParametricMDP(
-        np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain,
-        int(graph.initial[0]), _labels(program, graph, columns), rewards, tuple(names), variables, name,
-    )  # fmt: skip
+        np.searchsorted(row_state, np.arange(states + 1)),
+        row_action,
+        row_ptr,
+        successor,
+        expression,
+        table,
+        domain,
+        int(graph.initial[0]),
+        _labels(program, graph, columns),
+        rewards,
+        tuple(names),
+        variables,
+        name,
+    )
     return Assembled(model, program, row_combination, bounds, later)
 
 

@@ -34,9 +34,14 @@ Columns = Sequence[np.ndarray]  # one (n,) int64 array per state variable
 
 
 _COMPARE = {
-    "=": core.OP_EQUAL, "<=>": core.OP_EQUAL, "!=": core.OP_NOT_EQUAL, "<": core.OP_LESS, ">": core.OP_LESS,
-    "<=": core.OP_LESS_EQUAL, ">=": core.OP_LESS_EQUAL,
-}  # fmt: skip
+    "=": core.OP_EQUAL,
+    "<=>": core.OP_EQUAL,
+    "!=": core.OP_NOT_EQUAL,
+    "<": core.OP_LESS,
+    ">": core.OP_LESS,
+    "<=": core.OP_LESS_EQUAL,
+    ">=": core.OP_LESS_EQUAL,
+}
 
 
 class NotVectorisable(Exception):
@@ -179,11 +184,16 @@ class Bytecode:
         """The same values over their common denominator."""
         common = lcm(*(t.denominator for t in terms))
         return [
-            t if t.denominator == common
-            else Scaled(self.multiply(t, self._scaled_constant(common // t.denominator, 1)).slot, common,
-                        t.low * (common // t.denominator), t.high * (common // t.denominator))
+            t
+            if t.denominator == common
+            else Scaled(
+                self.multiply(t, self._scaled_constant(common // t.denominator, 1)).slot,
+                common,
+                t.low * (common // t.denominator),
+                t.high * (common // t.denominator),
+            )
             for t in terms
-        ]  # fmt: skip
+        ]
 
     def _extremum(self, operator: str, arguments: list[Scaled]) -> Scaled:
         op, bound = (core.OP_MINIMUM, min) if operator == "min" else (core.OP_MAXIMUM, max)

@@ -32,9 +32,13 @@ SLAB_STATES, SLAB = 1 << 10, 1 << 14
 DEADLOCK: int = core.DEADLOCK
 #: arrays that grow, with the counter of each
 FOUND = {
-    "level": ("states", np.int32), "choice_state": ("choices", np.int32), "choice_combination": ("choices", np.int32),
-    "choice_end": ("choices", np.int64), "successor": ("transitions", np.int32), "branch": ("transitions", np.int64),
-}  # fmt: skip
+    "level": ("states", np.int32),
+    "choice_state": ("choices", np.int32),
+    "choice_combination": ("choices", np.int32),
+    "choice_end": ("choices", np.int64),
+    "successor": ("transitions", np.int32),
+    "branch": ("transitions", np.int64),
+}
 
 Progress = Callable[[int, int], None]
 
@@ -177,10 +181,15 @@ class _StateSearch:
 
     def _store(self) -> Struct:
         return core.Store(
-            states=self.states.struct, combinations=self.combinations.struct, values=self.values.struct,
-            value=self.value, counts=self.counts, choice_room=len(self.arrays["choice_end"]),
-            transition_room=len(self.arrays["branch"]), **self.arrays,
-        )  # fmt: skip
+            states=self.states.struct,
+            combinations=self.combinations.struct,
+            values=self.values.struct,
+            value=self.value,
+            counts=self.counts,
+            choice_room=len(self.arrays["choice_end"]),
+            transition_room=len(self.arrays["branch"]),
+            **self.arrays,
+        )
 
     def _used(self, name: str) -> int:
         return {"states": len(self.states), "choices": self.choices, "transitions": self.transitions}[FOUND[name][0]]
@@ -205,10 +214,16 @@ class _StateSearch:
             return np.empty((chunks, *shape), dtype=np.int64)
 
         self.slabs = core.Slabs(
-            chunks=chunks, states=SLAB_STATES, choices=size, transitions=size,
-            scratch=ints(core.explore_scratch(code)), state_end=ints(SLAB_STATES), choice=ints(size, code.parts + 3),
-            transition=ints(size, code.words + 2), report=ints(5),
-        )  # fmt: skip
+            chunks=chunks,
+            states=SLAB_STATES,
+            choices=size,
+            transitions=size,
+            scratch=ints(core.explore_scratch(code)),
+            state_end=ints(SLAB_STATES),
+            choice=ints(size, code.parts + 3),
+            transition=ints(size, code.words + 2),
+            report=ints(5),
+        )
 
     def _limits(self) -> None:
         if len(self.states) > self.max_states:
@@ -271,11 +286,16 @@ def explore(
     number[order] = np.arange(len(order))
     combinations = search.combinations.rows[: len(search.combinations)]
     graph = Graph(
-        keys[order], np.sort(number[: len(initial)]), number[search.found("choice_state")],
-        search.found("choice_combination").astype(np.int64), np.concatenate([[0], search.found("choice_end")]),
-        number[search.found("successor")], search.found("branch").copy(),
-        [tuple(c for c in row if c >= 0) for row in combinations[:, 1:].tolist()], combinations[:, 0].copy(),
-    )  # fmt: skip
+        keys[order],
+        np.sort(number[: len(initial)]),
+        number[search.found("choice_state")],
+        search.found("choice_combination").astype(np.int64),
+        np.concatenate([[0], search.found("choice_end")]),
+        number[search.found("successor")],
+        search.found("branch").copy(),
+        [tuple(c for c in row if c >= 0) for row in combinations[:, 1:].tolist()],
+        combinations[:, 0].copy(),
+    )
     return graph, machine
 
 

@@ -103,18 +103,30 @@ class Machine:
         modules = [group for groups in self.alphabet for group in groups]
         lookups = [list(zip(k.projection.indices, _radices(k.projection), strict=True)) for k in self.lookups]
         self.code = core.Program(
-            variables=len(program.variables), words=self.codec.words, commands=len(self.commands),
-            actions=len(self.actions), parts=max(map(len, self.alphabet), default=0),
-            var_word=_ints(self.codec.word), var_shift=_ints(self.codec.shift), var_mask=_ints(self.codec.mask),
-            var_size=_ints([v.size for v in program.variables]), var_low=_ints([v.low for v in program.variables]),
-            step=_ints([s for t in bytecodes for s in t.steps]), code_ptr=_pointers([t.steps for t in bytecodes]),
-            guard=_ints(guards), update_ptr=_pointers([c.updates for c in self.commands]),
-            chance_ptr=_pointers(chance), chance=_ints([s for steps in chance for s in steps]),
-            assign_ptr=_pointers(assign), assign=_ints([a for pairs in assign for a in pairs]).reshape(-1, 2),
-            action_ptr=_pointers(self.alphabet), member_ptr=_pointers(modules),
-            member=_ints([c for group in modules for c in group]), lookup_ptr=_pointers(lookups),
+            variables=len(program.variables),
+            words=self.codec.words,
+            commands=len(self.commands),
+            actions=len(self.actions),
+            parts=max(map(len, self.alphabet), default=0),
+            var_word=_ints(self.codec.word),
+            var_shift=_ints(self.codec.shift),
+            var_mask=_ints(self.codec.mask),
+            var_size=_ints([v.size for v in program.variables]),
+            var_low=_ints([v.low for v in program.variables]),
+            step=_ints([s for t in bytecodes for s in t.steps]),
+            code_ptr=_pointers([t.steps for t in bytecodes]),
+            guard=_ints(guards),
+            update_ptr=_pointers([c.updates for c in self.commands]),
+            chance_ptr=_pointers(chance),
+            chance=_ints([s for steps in chance for s in steps]),
+            assign_ptr=_pointers(assign),
+            assign=_ints([a for pairs in assign for a in pairs]).reshape(-1, 2),
+            action_ptr=_pointers(self.alphabet),
+            member_ptr=_pointers(modules),
+            member=_ints([c for group in modules for c in group]),
+            lookup_ptr=_pointers(lookups),
             lookup=_ints([p for pairs in lookups for p in pairs]),
-        )  # fmt: skip
+        )
 
     def _step(self, node: Node, bytecode: Bytecode) -> int:
         try:

@@ -252,9 +252,10 @@ class DerivedParameters:
         own = {over: frozenset().union(*(d.parameters for d in group)) for over, group in groups.items()}
         many = frozenset().union(*(own[over] for over, group in groups.items() if len(group) > len(own[over])))
         return [
-            name for name in sorted(divided)
+            name
+            for name in sorted(divided)
             if name in alone or name in many or sum(name in parameters for parameters in own.values()) > 1
-        ]  # fmt: skip
+        ]
 
     def _constrained(self, domain: Domain, box: Box) -> Domain:
         """Add the range of every probability that is linear in several derived parameters of its own."""
@@ -316,8 +317,13 @@ def _bernstein(polynomial: Polynomial, names: list[str], degrees: list[int], box
 @lru_cache(maxsize=10_000)
 def _power(p: int, n: int, low: Fraction, high: Fraction) -> np.ndarray:
     """Bernstein coefficients of degree n of the p-th power on [low, high]."""
-    return np.array([
-        sum(comb(p, q) * low ** (p - q) * (high - low) ** q * Fraction(comb(i, q), comb(n, q))
-            for q in range(min(i, p) + 1))
-        for i in range(n + 1)
-    ], dtype=object)  # fmt: skip
+    return np.array(
+        [
+            sum(
+                comb(p, q) * low ** (p - q) * (high - low) ** q * Fraction(comb(i, q), comb(n, q))
+                for q in range(min(i, p) + 1)
+            )
+            for i in range(n + 1)
+        ],
+        dtype=object,
+    )

@@ -88,9 +88,13 @@ UNSUPPORTED_OPERATORS = ("A", "E", "LTL")
 
 # Names of tokens in error messages; tokens with a fixed spelling use it.
 TOKEN_NAMES = {
-    "NAME": "a name", "NUMBER": "a number", "STRING": 'a quoted name like "goal"', "PRIMED": "an assignment x'=…",
-    "FUNCTION": "a function", "$END": "the end of the text",
-}  # fmt: skip
+    "NAME": "a name",
+    "NUMBER": "a number",
+    "STRING": 'a quoted name like "goal"',
+    "PRIMED": "an assignment x'=…",
+    "FUNCTION": "a function",
+    "$END": "the end of the text",
+}
 TOKEN_NAMES |= {name: f"'{text}'" for name, text in re.findall(r'^([A-Z_]+): "(.*)"$', GRAMMAR, re.M)}
 TOKEN_NAMES |= {token: f"'{word}'" for word, token in KEYWORDS.items()}
 # With the ``%declare`` line for the tokens that the lexer makes from names.

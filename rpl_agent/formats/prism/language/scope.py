@@ -127,8 +127,10 @@ class Scope:
     def declare(self, item: Any) -> None:
         """Declare a variable, constant or formula with a unique name."""
         homes: dict[type, dict] = {
-            StateVariable: self.variables, ast.Constant: self.constants, ast.Formula: self.formulas
-        }  # fmt: skip
+            StateVariable: self.variables,
+            ast.Constant: self.constants,
+            ast.Formula: self.formulas,
+        }
         if any(item.name in home for home in homes.values()):
             raise PrismError(f"the name '{item.name}' is used twice", item.position)
         homes[type(item)][item.name] = item
@@ -275,9 +277,15 @@ def link(model: ast.File, constants: Mapping[str, Number]) -> Program:
             raise PrismError(f'the reward structure "{name}" is defined twice', block.position)
         rewards[name] = tuple(_reward(item, scope, actions) for item in block.items)
     return Program(
-        model.kind, scope.parameters, tuple(variables), commands, dict(scope.labels), rewards, scope,
+        model.kind,
+        scope.parameters,
+        tuple(variables),
+        commands,
+        dict(scope.labels),
+        rewards,
+        scope,
         _initial(model, scope),
-    )  # fmt: skip
+    )
 
 
 def _initial(model: ast.File, scope: Scope) -> Node | None:
@@ -331,8 +339,9 @@ def _warn_of_renamings(model: ast.File, scope: Scope, actions: Collection[str]) 
                 place = f"{module.position.line}:{module.position.column}"
                 warnings.warn(
                     f"{place}: module '{module.name}' renames '{old}', a name that the model does not have",
-                    RPLWarning, stacklevel=2,
-                )  # fmt: skip
+                    RPLWarning,
+                    stacklevel=2,
+                )
 
 
 def _variable(

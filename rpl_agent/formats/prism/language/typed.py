@@ -117,8 +117,9 @@ _RULES: dict[str, tuple[str, Type | None]] = {
     **dict.fromkeys(("&", "|", "!", "=>", "<=>"), ("booleans", Type.BOOL)),
     **dict.fromkeys(("<", "<=", ">", ">="), ("numbers", Type.BOOL)),
     **dict.fromkeys(("=", "!="), ("two numbers or two booleans", Type.BOOL)),
-    "/": ("numbers", Type.DOUBLE), "mod": ("integers", Type.INT),
-}  # fmt: skip
+    "/": ("numbers", Type.DOUBLE),
+    "mod": ("integers", Type.INT),
+}
 
 
 def _type_of(operator: str, arguments: tuple[Node, ...], position: Position) -> Type:
@@ -255,9 +256,19 @@ def _bits(value: int | Fraction) -> int:
 #: operators that may fail, with the node for the position
 _WITH_POSITION: dict[str, Callable[..., Any]] = {"*": _product, "/": _quotient, "mod": _remainder, "pow": _power}
 _PLAIN: dict[str, Callable[..., Any]] = {
-    "+": lambda first, *rest: sum(rest, first), "neg": operator.neg, "!": operator.not_,
-    "min": lambda *values: min(values), "max": lambda *values: max(values),
-    "floor": floor, "ceil": ceil, "round": lambda value: floor(value + Fraction(1, 2)),
-    "=": operator.eq, "<=>": operator.eq, "!=": operator.ne,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+    "+": lambda first, *rest: sum(rest, first),
+    "neg": operator.neg,
+    "!": operator.not_,
+    "min": lambda *values: min(values),
+    "max": lambda *values: max(values),
+    "floor": floor,
+    "ceil": ceil,
+    "round": lambda value: floor(value + Fraction(1, 2)),
+    "=": operator.eq,
+    "<=>": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}

@@ -128,9 +128,12 @@ COMMANDS, ROWS = "commands", "rows"
 
 
 def link_unknown(
-    model: ast.File, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool,
+    model: ast.File,
+    constants: Mapping[str, Number],
+    unknown: str | Sequence[str] | None,
+    tie_modules: bool,
     tolerance: Fraction = Fraction(0),
-) -> tuple[Program, UnknownCommands]:  # fmt: skip
+) -> tuple[Program, UnknownCommands]:
     """The program with hidden numbers as parameters, and facts about those."""
     commands = UnknownCommands(model, tie_modules, tolerance)
     if tie_modules and unknown != COMMANDS:
@@ -199,9 +202,11 @@ class UnknownCommands:
                 state[i] = value
             found = self._distribution(base + "".join(f"_{v}" for v in values), nodes, command.position, state)
             condition = _equals(variables, values, command.position)
-            chances = found if condition is None else [
-                apply("?:", (condition, new, old), command.position) for new, old in zip(found, chances)
-            ]  # fmt: skip
+            chances = (
+                found
+                if condition is None
+                else [apply("?:", (condition, new, old), command.position) for new, old in zip(found, chances)]
+            )
         updates = tuple(replace(u, probability=node) for u, node in zip(command.updates, chances))
         kept = [u for u in updates if u.probability is None or not u.probability.is_literal or u.probability.value != 0]
         return replace(command, updates=tuple(kept))

@@ -180,11 +180,20 @@ def product(
     row_of = np.repeat(np.arange(len(rows)), lengths)
     order = np.lexsort((successor, row_of))
     made = ParametricMDP(
-        state_ptr, pmdp.action[rows], row_ptr,
-        successor[order], pmdp.expression[transitions][order], pmdp.table, pmdp.domain, int(begin[0]), labels,
-        {name: r.taken(state, rows) for name, r in pmdp.rewards.items()}, pmdp.action_names,
-        {**{name: values[state] for name, values in pmdp.variables.items()}, "automaton": memory}, pmdp.name,
-    )  # fmt: skip
+        state_ptr,
+        pmdp.action[rows],
+        row_ptr,
+        successor[order],
+        pmdp.expression[transitions][order],
+        pmdp.table,
+        pmdp.domain,
+        int(begin[0]),
+        labels,
+        {name: r.taken(state, rows) for name, r in pmdp.rewards.items()},
+        pmdp.action_names,
+        {**{name: values[state] for name, values in pmdp.variables.items()}, "automaton": memory},
+        pmdp.name,
+    )
     return made, begin
 
 

@@ -25,14 +25,31 @@ from rpl_agent.solver.graph import ANY_ROW, model_graph, moves
 
 #: spelling of operators, from weak to strong
 _TEXT = {
-    "?:": "{} ? {} : {}", "=>": " => ", "<=>": " <=> ", "|": " | ", "&": " & ", "!": "!{}", "=": "=", "!=": "!=",
-    "<": "<", "<=": "<=", ">": ">", ">=": ">=", "+": " + ", "*": "*", "/": "/", "neg": "-{}",
-}  # fmt: skip
+    "?:": "{} ? {} : {}",
+    "=>": " => ",
+    "<=>": " <=> ",
+    "|": " | ",
+    "&": " & ",
+    "!": "!{}",
+    "=": "=",
+    "!=": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "+": " + ",
+    "*": "*",
+    "/": "/",
+    "neg": "-{}",
+}
 _STRENGTH = {operator: level for level, operator in enumerate(_TEXT)}
 _CONNECTIVES: dict[str, Callable[[list[np.ndarray]], np.ndarray]] = {
-    "&": np.logical_and.reduce, "|": np.logical_or.reduce, "!": lambda masks: ~masks[0],
-    "=>": lambda masks: ~masks[0] | masks[1], "<=>": lambda masks: masks[0] == masks[1],
-}  # fmt: skip
+    "&": np.logical_and.reduce,
+    "|": np.logical_or.reduce,
+    "!": lambda masks: ~masks[0],
+    "=>": lambda masks: ~masks[0] | masks[1],
+    "<=>": lambda masks: masks[0] == masks[1],
+}
 
 
 def opposite(expression: ast.Expression) -> ast.Expression:
