@@ -46,7 +46,7 @@ EPISODES, SEEDS, REPEATS = (100, 1_000, 10_000), (1, 2), 5
 def certifier() -> Callable[..., Any]:
     """`certify` of this version, without bets."""
     try:
-        from rpl_agent.pipeline import Config, certify
+        from rpl_agent.guarantee.pipeline import Config, certify
 
         return partial(certify, config=Config(bets=False))
     except ImportError:  # 0.2.0
@@ -57,7 +57,7 @@ def certifier() -> Callable[..., Any]:
 
 def certificates(name: str) -> Iterator[tuple[str, float]]:
     """(what, milliseconds) of certificates of a world."""
-    from rpl_agent.evidence.sampling import uniform_counts
+    from rpl_agent.core.evidence.sampling import uniform_counts
 
     certify, world = certifier(), benchmark(name)
     for episodes in EPISODES:
@@ -71,13 +71,13 @@ def certificates(name: str) -> Iterator[tuple[str, float]]:
 
 def solves(name: str) -> Iterator[tuple[str, float]]:
     """(what, milliseconds) of solves of a world."""
-    from rpl_agent.model import Nature
-    from rpl_agent.relaxations import Intervals
-    from rpl_agent.solver import solve
-    from rpl_agent.solver.problem import structures
+    from rpl_agent.core.model import Nature
+    from rpl_agent.core.relaxations import Intervals
+    from rpl_agent.core.solver import solve
+    from rpl_agent.core.solver.problem import structures
 
     try:
-        from rpl_agent.model.objective import tasks
+        from rpl_agent.core.model.objective import tasks
     except ImportError:  # 0.2.0 keeps none
         tasks = structures
     world = benchmark(name)
@@ -96,9 +96,9 @@ def solves(name: str) -> Iterator[tuple[str, float]]:
 
 def horizons(name: str) -> Iterator[tuple[str, float]]:
     """(what, milliseconds) of a disk with 600 steps."""
-    from rpl_agent.evidence.sampling import uniform_counts
+    from rpl_agent.core.evidence.sampling import uniform_counts
+    from rpl_agent.core.solver import solve_at
     from rpl_agent.formats import prism
-    from rpl_agent.solver import solve_at
 
     path, truth = DISKS[name]
     pmdp, objective = prism.load(path).objective('R{"cost"}min=? [ C<=600 ]')

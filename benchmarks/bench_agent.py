@@ -15,7 +15,7 @@ import gymnasium as gym
 
 import rpl_envs
 from rpl_agent.agent import Doubling, RPLAgent
-from rpl_agent.pipeline import RELAXATIONS
+from rpl_agent.guarantee.pipeline import RELAXATIONS
 
 IDS = [instance.id for instance in rpl_envs.INSTANCES.values() if instance.online]
 EPISODES = {"smoke": 300, "usual": 10_000, "full": 100_000}

@@ -27,14 +27,14 @@ import numpy as np
 
 from benchmarks.bench_coupled import Truth
 from rpl_agent.agent.rpl import RPLAgent
-from rpl_agent.errors import RPLWarning
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood.bets.slabs import value_slabs
-from rpl_agent.model import Nature
-from rpl_agent.model.policy import Policy
-from rpl_agent.model.simulate import Simulator
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Nature
+from rpl_agent.core.model.policy import Policy
+from rpl_agent.core.model.simulate import Simulator
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve
+from rpl_agent.guarantee.likelihood.bets.slabs import value_slabs
 from rpl_envs.benchmark import Benchmark, benchmark
 from rpl_envs.registration import make_sized
 

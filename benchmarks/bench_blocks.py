@@ -25,11 +25,11 @@ import numpy as np
 import rpl_envs
 from rpl_agent import Config, Objective, RPLAgent, build, certify, hide_parameters
 from rpl_agent.agent.smc import check
-from rpl_agent.errors import RPLWarning
-from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model.pmdp import ParametricMDP
 from rpl_agent.formats import prism
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.pipeline import uncertainty_from
+from rpl_agent.guarantee.pipeline import uncertainty_from
 
 #: layers, hence about 2 L² blocks
 SIDES = {"smoke": (4, 7), "usual": (7, 22, 71), "full": (7, 22, 71, 224)}

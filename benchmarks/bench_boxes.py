@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rpl_agent import solve_region
-from rpl_agent.errors import RPLWarning
+from rpl_agent.core.errors import RPLWarning
 from rpl_agent.formats import prism
 
 ZEROCONF = """

@@ -23,14 +23,14 @@ import numpy as np
 
 from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.rpl import RPLAgent
-from rpl_agent.certificate import Certificate
-from rpl_agent.errors import RPLWarning
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Nature, Sense
-from rpl_agent.pipeline import Config, certify, true_value
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Nature, Sense
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import Config, certify, true_value
 from rpl_envs.benchmark import Benchmark, benchmark
 from rpl_envs.registration import make_sized
 

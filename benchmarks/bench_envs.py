@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 import rpl_envs
-from rpl_agent.model import Policy
+from rpl_agent.core.model import Policy
 
 Row = dict[str, Any]
 

@@ -38,7 +38,7 @@ import rpl_agent
 import rpl_envs  # noqa: F401  (registers the ids)
 from rpl_agent.agent import CheckpointCallback, RPLAgent
 from rpl_agent.agent.storage import checkpoint
-from rpl_agent.errors import DataError, ModelError
+from rpl_agent.core.errors import DataError, ModelError
 
 KILLS = {"smoke": 2, "usual": 20, "full": 100}
 EPISODES = {"smoke": 20_000, "usual": 100_000, "full": 1_000_000}
@@ -228,7 +228,7 @@ def race_to_build(folder: Path, processes: int = 4) -> dict:
     made = shutil.ignore_patterns("core-*", "bindings_*", "__pycache__")
     shutil.copytree(Path(rpl_agent.__file__).parent / "_core", package, ignore=made)
     (folder / "rpl_agent" / "__init__.py").touch()
-    program = "from rpl_agent._core import core; print('done', core.UNIT_ROUNDOFF)"
+    program = "from rpl_agent.core.native import core; print('done', core.UNIT_ROUNDOFF)"
     command, variables = [sys.executable, "-c", program], {**os.environ, "PYTHONPATH": ""}
     running = [
         subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True)

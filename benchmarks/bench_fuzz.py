@@ -5,7 +5,7 @@ long (`--problems N`: until N are solved), each process with its own seeds, and 
 failures; every failure names its seed and is written to stderr when it is found. `--first N` chooses the first seed.
 The oracle (`tests/reference/oracle.py`) shares no code with the solver. `--polynomial`: models of degree up to 6 in up
 to 6 parameters, regions of these, and exact values at many points of the regions; no false solutions. `--proofs`:
-certificates of random models with their proofs, and false claims, against `rpl_agent/checker.py`.
+certificates of random models with their proofs, and false claims, against `rpl_agent/guarantee/checker.py`.
 """
 
 from __future__ import annotations

@@ -30,20 +30,20 @@ import numpy as np
 from scipy import stats
 
 from benchmarks import coverage
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.intervals import clopper_pearson, confidence_intervals
-from rpl_agent.evidence.ledger import WITHOUT_BETS, split_main
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.likelihood.chart import parameter_chart
-from rpl_agent.likelihood.region import likelihood_region
-from rpl_agent.likelihood.windows import likelihood_set
-from rpl_agent.model import Domain, Nature, ParametricMDP, Policy
-from rpl_agent.model.algebra.ranges import taylor_table
-from rpl_agent.regions.base import Region
-from rpl_agent.regions.lifting import build_region
-from rpl_agent.relaxations.interval import Point, tied
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.intervals import clopper_pearson, confidence_intervals
+from rpl_agent.core.evidence.ledger import WITHOUT_BETS, split_main
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Domain, Nature, ParametricMDP, Policy
+from rpl_agent.core.model.algebra.ranges import taylor_table
+from rpl_agent.core.regions.base import Region
+from rpl_agent.core.regions.lifting import build_region
+from rpl_agent.core.relaxations.interval import Point, tied
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver import solve
+from rpl_agent.guarantee.likelihood.chart import parameter_chart
+from rpl_agent.guarantee.likelihood.region import likelihood_region
+from rpl_agent.guarantee.likelihood.windows import likelihood_set
 from rpl_envs.benchmark import Benchmark, benchmark
 
 DELTA = 1e-3

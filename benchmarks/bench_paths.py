@@ -28,11 +28,11 @@ from rpl_agent.agent.evaluation import play
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.smc import PathWorth, check
-from rpl_agent.errors import RPLWarning
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.model.policy import Policy
+from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
-from rpl_agent.model.policy import Policy
-from rpl_agent.pipeline import Config
-from rpl_agent.solver import solve_at
+from rpl_agent.guarantee.pipeline import Config
 
 HERE = Path(__file__).parent / "smc_models"
 #: name, file (of stormpy, of `smc_models`, or a text), question, ε

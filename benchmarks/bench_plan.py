@@ -17,7 +17,7 @@ import numpy as np
 from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.agent.forecast import enough
 from rpl_agent.agent.rpl import RPLAgent
-from rpl_agent.errors import RPLWarning
+from rpl_agent.core.errors import RPLWarning
 from rpl_envs.benchmark import benchmark
 
 WORLDS = ("Aircraft-20x10", "Betting-25", "Engagement-50", "MarsRover-10x10", "Glider-11x9", "ParallelBetting-5")

@@ -26,13 +26,13 @@ from scipy.special import ndtri
 import rpl_envs
 from benchmarks.bench_coupled import Truth
 from rpl_agent import Domain, Objective, ParametricMDP, RPLAgent, build
-from rpl_agent.coupled.attribution import coordinate_jacobian, fisher_information
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.core.coupled.attribution import coordinate_jacobian, fisher_information
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model.polynomial import Polynomial
+from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
-from rpl_agent.model.polynomial import Polynomial
-from rpl_agent.pipeline import Config, certify
-from rpl_agent.solver import solve_at
+from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_envs.benchmark import benchmark
 from rpl_envs.toy.blackjack import blackjack_model
 

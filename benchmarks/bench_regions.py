@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rpl_agent._core import core
-from rpl_agent.model import Sense
-from rpl_agent.regions import Ellipsoid, Polytope, build_region
-from rpl_agent.regions.lp import LinearProgram
-from rpl_agent.relaxations.interval import expression_wise, parameter_wise, tied
-from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.core.model import Sense
+from rpl_agent.core.native import core
+from rpl_agent.core.regions import Ellipsoid, Polytope, build_region
+from rpl_agent.core.regions.lp import LinearProgram
+from rpl_agent.core.relaxations.interval import expression_wise, parameter_wise, tied
+from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_envs import benchmark
 
 SMOKE = ("Aircraft-20x10", "Betting-25", "Engagement-50", "MarsRover-10x10", "Glider-11x9", "ParallelBetting-5")

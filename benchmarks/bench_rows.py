@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.errors import RPLWarning
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Nature, Objective, Sense
-from rpl_agent.model.policy import Policy
-from rpl_agent.pipeline import Config, certify
-from rpl_agent.regions import build_region
-from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Nature, Objective, Sense
+from rpl_agent.core.model.policy import Policy
+from rpl_agent.core.regions import build_region
+from rpl_agent.core.relaxations import Intervals
+from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver import solve
+from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_envs import INSTANCES
 from rpl_envs.benchmark import Benchmark, benchmark
 

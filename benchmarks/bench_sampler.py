@@ -22,13 +22,13 @@ import numpy as np
 import rpl_agent.agent.planner as planner
 from rpl_agent.agent.exploration import Plays, RowInformation
 from rpl_agent.agent.rpl import RPLAgent
-from rpl_agent.coupled.attribution import coordinate_jacobian, point_frame, slopes
-from rpl_agent.errors import RPLWarning
-from rpl_agent.model import Nature, Objective, ParametricMDP, Policy
-from rpl_agent.model.simulate import row_visits
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver import solve_at
-from rpl_agent.solver.problem import Problem
+from rpl_agent.core.coupled.attribution import coordinate_jacobian, point_frame, slopes
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy
+from rpl_agent.core.model.simulate import row_visits
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve_at
+from rpl_agent.core.solver.problem import Problem
 from rpl_envs.benchmark import benchmark
 
 OWN = (

@@ -26,9 +26,9 @@ from typing import Any
 
 import rpl_envs
 from rpl_agent.agent.smc import check
-from rpl_agent.errors import RPLWarning
+from rpl_agent.core.errors import RPLWarning
 from rpl_agent.formats import prism
-from rpl_agent.pipeline import Config
+from rpl_agent.guarantee.pipeline import Config
 
 FOLDER = Path(__file__).parent / "smc_models"
 ARMS = {"rows": ("rows", False, "anytime"), "commands": ("commands", True, "likelihood")}
@@ -113,8 +113,8 @@ def storm_value(path: Path, text: str, constants: dict[str, str]) -> float:
 def _own_value(path: Path, text: str, constants: dict[str, str]) -> float:
     import numpy as np
 
-    from rpl_agent.relaxations.interval import Point
-    from rpl_agent.solver import solve
+    from rpl_agent.core.relaxations.interval import Point
+    from rpl_agent.core.solver import solve
 
     pmdp, objective = prism.load(path, constants).objective(text)
     return solve(Point(pmdp.instantiate(np.zeros(0))), objective).lower

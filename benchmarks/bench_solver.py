@@ -21,16 +21,16 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import rpl_envs  # noqa: F401
-from rpl_agent._core import core, threads
-from rpl_agent.evidence.counts import Counts
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Kind, Nature, Objective, Sense
+from rpl_agent.core.model.objective import tasks
+from rpl_agent.core.native import core, threads
+from rpl_agent.core.relaxations import Intervals
+from rpl_agent.core.relaxations.base import longest_row, model_rows, workspace
+from rpl_agent.core.solver import solve, solve_both
+from rpl_agent.core.solver.problem import structures
 from rpl_agent.formats.export import write_uncertain
-from rpl_agent.model import Kind, Nature, Objective, Sense
-from rpl_agent.model.objective import tasks
-from rpl_agent.pipeline import certify
-from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations.base import longest_row, model_rows, workspace
-from rpl_agent.solver import solve, solve_both
-from rpl_agent.solver.problem import structures
+from rpl_agent.guarantee.pipeline import certify
 from rpl_envs.benchmark import Benchmark, benchmark
 from rpl_envs.mars_rover import mars_rover
 

@@ -28,13 +28,13 @@ import numpy as np
 from scipy import special
 
 from rpl_agent.agent.rpl import RPLAgent
-from rpl_agent.errors import RPLWarning
-from rpl_agent.evidence.counts import BET_SHARES, Counts
-from rpl_agent.evidence.ledger import MAIN_SHARE, WITH_BETS
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.likelihood.bets.slabs import derivatives, stake
-from rpl_agent.pipeline import Config, certify
-from rpl_agent.solver import solve_at
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.evidence.counts import BET_SHARES, Counts
+from rpl_agent.core.evidence.ledger import MAIN_SHARE, WITH_BETS
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.solver import solve_at
+from rpl_agent.guarantee.likelihood.bets.slabs import derivatives, stake
+from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_envs.benchmark import Benchmark, benchmark
 
 DELTA = 1e-3

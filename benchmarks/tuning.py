@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rpl_agent.experiments.tasks import SB3_ENVS, Curve, truth
+from rpl_agent.studies.experiments.tasks import SB3_ENVS, Curve, truth
 
 WORLDS = ("Aircraft-20x10", "Betting-25", "Glider-11x9")
 EPISODES = 2_000
@@ -42,7 +42,7 @@ def loss(algorithm: str, settings: dict[str, Any], world: str, episodes: int = E
     """Relative loss of the policy that one combination ends with, at most 1."""
     import gymnasium as gym
 
-    from rpl_agent.baselines.sb3 import SB3Agent
+    from rpl_agent.studies.baselines.sb3 import SB3Agent
 
     agent = SB3Agent(algorithm, seed=seed, num_envs=SB3_ENVS, **settings).learn(gym.make(f"rpl/{world}-v0"), episodes)
     value, best = Curve(world).value(agent.policy), truth(world).value

@@ -11,7 +11,7 @@ from typing import Any
 from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F403
 
-_CORE = Path(__file__).resolve().parents[1] / "rpl_agent/_core/build.py"
+_CORE = Path(__file__).resolve().parents[1] / "rpl_agent/core/native/build.py"
 
 
 def _with_compiler(requirements: list[str]) -> list[str]:

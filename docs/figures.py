@@ -20,17 +20,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import rpl_envs
-from rpl_agent.coupled import coupled_bounds
-from rpl_agent.evidence.intervals import confidence_intervals
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.experiments.report.charts import compare_chart, draw
-from rpl_agent.experiments.runner import require_rows
-from rpl_agent.model import Domain, Nature, Objective, build
-from rpl_agent.pipeline import Config, certify, true_value
-from rpl_agent.regions.lifting import build_region
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve, solve_both
+from rpl_agent.core.coupled import coupled_bounds
+from rpl_agent.core.evidence.intervals import confidence_intervals
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Domain, Nature, Objective, build
+from rpl_agent.core.regions.lifting import build_region
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver import solve, solve_both
+from rpl_agent.guarantee.pipeline import Config, certify, true_value
+from rpl_agent.studies.experiments.report.charts import compare_chart, draw
+from rpl_agent.studies.experiments.runner import require_rows
 
 IMAGES = Path(__file__).resolve().parent / "images"
 TRUE = {"t1": 0.45, "t2": 0.6}

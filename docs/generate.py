@@ -18,9 +18,9 @@ from pathlib import Path
 os.environ["COLUMNS"] = "110"  # help texts are wrapped to the terminal: fix its width
 
 from rpl_agent.cli import build_parser
-from rpl_agent.experiments import suites
-from rpl_agent.experiments.runner import read
-from rpl_agent.experiments.tables import Table, online_table, published, short
+from rpl_agent.studies.experiments import suites
+from rpl_agent.studies.experiments.runner import read
+from rpl_agent.studies.experiments.tables import Table, online_table, published, short
 
 DOCS = Path(__file__).resolve().parent
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent import Config, Domain, Objective, build, certify
-from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.core.evidence.sampling import uniform_counts
 
 PLACES, TRUE_P, EPISODES = 8, 0.5, 2_000
 OBJECTIVE = Objective.reach("goal")

@@ -14,8 +14,8 @@ import argparse
 import numpy as np
 
 from rpl_agent import Nature, RPLAgent, solve
-from rpl_agent.pipeline import true_value
-from rpl_agent.relaxations.interval import Point
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.guarantee.pipeline import true_value
 from rpl_envs.toy_text import BoundEnv, frozen_lake, taxi
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from rpl_agent import Config, Counts, Objective, ParametricMDP, Policy, Simulator, certify
 from rpl_agent.formats.drn import load_drn
-from rpl_agent.likelihood.bets.mean import mean_interval
+from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 
 #: No stay of the benchmark is longer.
 LONGEST = 500

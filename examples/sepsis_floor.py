@@ -17,7 +17,7 @@ from scipy.stats import chi2, norm
 from sepsis import CONFIG, Benchmark, load, stays
 
 from rpl_agent import Policy
-from rpl_agent.evidence.intervals import anytime
+from rpl_agent.core.evidence.intervals import anytime
 
 #: A value function (states,), and bounds (rows,) on its mean after a row.
 Cut = tuple[np.ndarray, np.ndarray]

@@ -23,39 +23,39 @@ if TYPE_CHECKING:  # the agent
     from rpl_agent.agent.world.check import check_model as check_model
     from rpl_agent.agent.world.check import sketch as sketch
 if TYPE_CHECKING:  # models and objectives
-    from rpl_agent.model import Domain as Domain
-    from rpl_agent.model import Nature as Nature
-    from rpl_agent.model import Objective as Objective
-    from rpl_agent.model import ParametricMDP as ParametricMDP
-    from rpl_agent.model import Policy as Policy
-    from rpl_agent.model import Polynomial as Polynomial
-    from rpl_agent.model import Sense as Sense
-    from rpl_agent.model import Simulator as Simulator
-    from rpl_agent.model import StateIndex as StateIndex
-    from rpl_agent.model import build as build
-    from rpl_agent.model import build_vectorized as build_vectorized
-    from rpl_agent.model import validate as validate
-    from rpl_agent.model.building.unknown import hide_parameters as hide_parameters
+    from rpl_agent.core.model import Domain as Domain
+    from rpl_agent.core.model import Nature as Nature
+    from rpl_agent.core.model import Objective as Objective
+    from rpl_agent.core.model import ParametricMDP as ParametricMDP
+    from rpl_agent.core.model import Policy as Policy
+    from rpl_agent.core.model import Polynomial as Polynomial
+    from rpl_agent.core.model import Sense as Sense
+    from rpl_agent.core.model import Simulator as Simulator
+    from rpl_agent.core.model import StateIndex as StateIndex
+    from rpl_agent.core.model import build as build
+    from rpl_agent.core.model import build_vectorized as build_vectorized
+    from rpl_agent.core.model import validate as validate
+    from rpl_agent.core.model.building.unknown import hide_parameters as hide_parameters
 if TYPE_CHECKING:  # certificates
-    from rpl_agent.certificate import Certificate as Certificate
-    from rpl_agent.evidence.counts import Counts as Counts
-    from rpl_agent.pipeline import Config as Config
-    from rpl_agent.pipeline import certify as certify
+    from rpl_agent.core.evidence.counts import Counts as Counts
+    from rpl_agent.guarantee.certificate import Certificate as Certificate
+    from rpl_agent.guarantee.pipeline import Config as Config
+    from rpl_agent.guarantee.pipeline import certify as certify
 if TYPE_CHECKING:  # solving
-    from rpl_agent.coupled.region import RegionSolution as RegionSolution
-    from rpl_agent.coupled.region import solve_region as solve_region
-    from rpl_agent.relaxations.umdp import UncertainMDP as UncertainMDP
-    from rpl_agent.solver import Solution as Solution
-    from rpl_agent.solver import solve as solve
+    from rpl_agent.core.coupled.region import RegionSolution as RegionSolution
+    from rpl_agent.core.coupled.region import solve_region as solve_region
+    from rpl_agent.core.relaxations.umdp import UncertainMDP as UncertainMDP
+    from rpl_agent.core.solver import Solution as Solution
+    from rpl_agent.core.solver import solve as solve
 if TYPE_CHECKING:  # files
     from rpl_agent.formats.logs import read_log as read_log
     from rpl_agent.formats.prism import load as load_prism
-if TYPE_CHECKING:  # extension points; `rpl_agent.testing` has a check for each
-    from rpl_agent.confidence import register as register_confidence_set
+if TYPE_CHECKING:  # extension points; `rpl_agent.guarantee.testing` has a check for each
+    from rpl_agent.guarantee.confidence import register as register_confidence_set
 if TYPE_CHECKING:  # errors
-    from rpl_agent.errors import DataError as DataError
-    from rpl_agent.errors import ModelError as ModelError
-    from rpl_agent.errors import RPLWarning as RPLWarning
+    from rpl_agent.core.errors import DataError as DataError
+    from rpl_agent.core.errors import ModelError as ModelError
+    from rpl_agent.core.errors import RPLWarning as RPLWarning
 
 __version__ = "0.3.0"
 #: public name -> (module, name there), from the imports above

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rpl_agent.model import MDP, Objective, ParametricMDP, Simulator, StateIndex, build
+from rpl_agent.core.model import MDP, Objective, ParametricMDP, Simulator, StateIndex, build
 
 LENGTH = 5
 TRUE_P = 0.7

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rpl_agent.model import Domain, Objective, ParametricMDP, build
+from rpl_agent.core.model import Domain, Objective, ParametricMDP, build
 
 FAIL, REPAIR = 0.1, 0.9
 

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from rpl_agent._core.build import compiler
+from rpl_agent.core.native.build import compiler
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = "-g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
@@ -62,7 +62,7 @@ def environment() -> dict[str, str]:
 def main() -> None:
     smoke, under = "--smoke" in sys.argv[1:], environment()
     for expected, program in ALARMS.items():
-        program = f"import numpy; from rpl_agent._core import core; {program}"
+        program = f"import numpy; from rpl_agent.core.native import core; {program}"
         caught = subprocess.run([sys.executable, "-c", program], env=under, cwd=ROOT, capture_output=True, text=True)
         if caught.returncode == 0 or expected not in caught.stderr:
             raise SystemExit(f"the sanitizers did not see a {expected}:\n{caught.stderr}")

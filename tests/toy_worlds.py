@@ -5,7 +5,7 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 
-from rpl_agent.model import Kind, Objective, Sense, Simulator, StateIndex, build
+from rpl_agent.core.model import Kind, Objective, Sense, Simulator, StateIndex, build
 
 
 class ToyEnv(gym.Env):

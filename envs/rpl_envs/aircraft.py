@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from rpl_agent.model import Block, Domain, Objective, build_vectorized
+from rpl_agent.core.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.aircraft import AircraftRenderer
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Objective, ParametricMDP
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_envs.rendering.scene import Renderer, StateRenderer
 
 #: Models kept per process: the paper's instances take about 1 GB together, the largest of them 400 MB.

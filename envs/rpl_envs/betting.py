@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.model import Block, Domain, Objective, build_vectorized, require_valid, restrict_domain
+from rpl_agent.core.model import Block, Domain, Objective, build_vectorized, require_valid, restrict_domain
 from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.betting import BettingRenderer
 

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from rpl_agent.model import Objective, ParametricMDP
+from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.pmdp_env import PMDPEnv
 from rpl_envs.rendering.scene import StateRenderer

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Block, Domain, Objective, build_vectorized
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.betting import BettingRenderer
 

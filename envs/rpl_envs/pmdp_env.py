@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.rendering.window import Window
 from rpl_envs.world import PublicKnowledge, Theta, world

@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rpl_agent.model import Binding, StateIndex
+from rpl_agent.core.model import Binding, StateIndex
 from rpl_envs.toy.frozen_lake import bind_frozen_lake, frozen_lake_model
 from rpl_envs.toy.taxi import DELIVERY_BONUS, bind_taxi, taxi_model
 

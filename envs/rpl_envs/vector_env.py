@@ -17,9 +17,9 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from rpl_agent._core import core, threads
-from rpl_agent.errors import ModelError
-from rpl_agent.model.simulate import sampling_world, seed_state
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model.simulate import sampling_world, seed_state
+from rpl_agent.core.native import core, threads
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.world import PublicKnowledge, Theta, world
 

@@ -14,9 +14,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.error import InvalidAction
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Kind, Objective, ParametricMDP, Sense, Simulator, StateIndex
-from rpl_agent.model.simulate import absorbing_states, running_sums
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Kind, Objective, ParametricMDP, Sense, Simulator, StateIndex
+from rpl_agent.core.model.simulate import absorbing_states, running_sums
 from rpl_envs.benchmark import Benchmark, benchmark
 
 Theta = Sequence[float] | Mapping[str, float]

@@ -24,9 +24,9 @@ from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.agent.world.observations import Env
-from rpl_agent.certificate import Certificate
-from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.pipeline import true_value
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import true_value
 
 if TYPE_CHECKING:
     from stable_baselines3.common import callbacks as sb3

@@ -21,11 +21,11 @@ from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
 from rpl_agent.agent.world.observations import Env, is_vector, time_limit
 from rpl_agent.agent.world.plays import value_range
-from rpl_agent.certificate import Certificate
-from rpl_agent.errors import DataError, ModelError
-from rpl_agent.likelihood.bets.mean import mean_interval
-from rpl_agent.model import Objective, ParametricMDP, Policy, Sense
-from rpl_agent.solver import solve_at
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.solver import solve_at
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 
 
 @dataclass(frozen=True, eq=False)

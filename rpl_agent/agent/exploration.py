@@ -21,18 +21,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent._core import Struct, core
-from rpl_agent.coupled.affine import chances_of
-from rpl_agent.coupled.attribution import MIN_PROBABILITY, fisher_information, point_frame, slopes
-from rpl_agent.coupled.expansion import expand_without_cycles, expansion_of
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Policy, Sense, Task
-from rpl_agent.model.simulate import absorbing_states
-from rpl_agent.regions.frame import Frame
-from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.solver import solve
-from rpl_agent.solver.problem import Problem
-from rpl_agent.solver.solve import horizon_side
+from rpl_agent.core.coupled.affine import chances_of
+from rpl_agent.core.coupled.attribution import MIN_PROBABILITY, fisher_information, point_frame, slopes
+from rpl_agent.core.coupled.expansion import expand_without_cycles, expansion_of
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Policy, Sense, Task
+from rpl_agent.core.model.simulate import absorbing_states
+from rpl_agent.core.native import Struct, core
+from rpl_agent.core.regions.frame import Frame
+from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.solver import solve
+from rpl_agent.core.solver.problem import Problem
+from rpl_agent.core.solver.solve import horizon_side
 
 #: Sweeps stop when no value changes by more than this fraction of the largest, or after this many sweeps.
 SWEEP_TOLERANCE = 1e-4

@@ -23,13 +23,13 @@ import scipy
 from rpl_agent.agent.exploration import SamplingGoal, optimistic_share, optimum_gradient
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience
-from rpl_agent.coupled.attribution import fisher_information, point_frame, slopes
-from rpl_agent.errors import ModelError
-from rpl_agent.evidence.counts import MOST, Counts, bet_shares
-from rpl_agent.model import Objective, ParametricMDP, Policy
-from rpl_agent.model.simulate import absorbing_states, row_visits
-from rpl_agent.pipeline import Config, certify
-from rpl_agent.solver import solve_at
+from rpl_agent.core.coupled.attribution import fisher_information, point_frame, slopes
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.counts import MOST, Counts, bet_shares
+from rpl_agent.core.model import Objective, ParametricMDP, Policy
+from rpl_agent.core.model.simulate import absorbing_states, row_visits
+from rpl_agent.core.solver import solve_at
+from rpl_agent.guarantee.pipeline import Config, certify
 
 #: Episodes of the first block, and how fast blocks grow.
 FIRST, GROWTH = 4, 1.25

@@ -16,9 +16,9 @@ from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import NEVER, Limits, Never, Target, next_log
-from rpl_agent.evidence.counts import next_share
-from rpl_agent.model import Policy
-from rpl_agent.pipeline import timed
+from rpl_agent.core.evidence.counts import next_share
+from rpl_agent.core.model import Policy
+from rpl_agent.guarantee.pipeline import timed
 
 #: A run ends with a proof if it has at most this many inequalities (seconds); `rpl certify RUN` has no limit.
 PROVED = 250_000

@@ -22,19 +22,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rpl_agent._core.blas import one_blas_thread
 from rpl_agent.agent.exploration import Exploration, SamplingGoal, explore, informative_policy
 from rpl_agent.agent.sampling.interrupt import interruptible
-from rpl_agent.certificate import Certificate
-from rpl_agent.coupled.attribution import fisher_information, slopes
-from rpl_agent.errors import PrecisionWarning, RPLWarning
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.ledger import Ledger
-from rpl_agent.likelihood.bets.slabs import bets_apply
-from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
-from rpl_agent.model import Objective, ParametricMDP, Policy
-from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty, timed, uncertainty_from
-from rpl_agent.schema import Positive, Whole
+from rpl_agent.core.coupled.attribution import fisher_information, slopes
+from rpl_agent.core.errors import PrecisionWarning, RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.ledger import Ledger
+from rpl_agent.core.model import Objective, ParametricMDP, Policy
+from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.schema import Positive, Whole
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.likelihood.bets.slabs import bets_apply
+from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
+from rpl_agent.guarantee.pipeline import Config, Solutions, Uncertainty, certify_uncertainty, timed, uncertainty_from
 
 #: Stages that a run's time is divided into, in order; any other time in certify counts as "region". Logging is
 #: all that follows a certificate: tables, events, pictures, callbacks.

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.agent.evaluation import Evaluation, evaluate
 from rpl_agent.agent.forecast import Forecast, Sampler, forecast
 from rpl_agent.agent.output.logger import Logger
@@ -18,10 +17,11 @@ from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import capture, read_state, restore
 from rpl_agent.agent.world.observations import Env, StateReader, observation_space, part
-from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.model import Policy, Sense
-from rpl_agent.solver.operator import row_bounds
-from rpl_agent.solver.solution import Solution
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.model import Policy, Sense
+from rpl_agent.core.native import UNIT_ROUNDOFF
+from rpl_agent.core.solver.operator import row_bounds
+from rpl_agent.core.solver.solution import Solution
 
 LOOP = "policy = agent.as_policy(); policy.reset() at every env.reset(), and action = policy(observation)"
 

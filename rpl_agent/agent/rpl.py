@@ -31,11 +31,11 @@ from rpl_agent.agent.storage.checkpoint import CHECKPOINT, write_run
 from rpl_agent.agent.storage.state import Settings, agent_arguments, capture, read_state, restore, stored_model
 from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach, make_env
 from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
-from rpl_agent.certificate import Certificate
-from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Objective, ParametricMDP, Policy
-from rpl_agent.pipeline import Config, timed
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Objective, ParametricMDP, Policy
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import Config, timed
 
 MODES = ("robust", "optimistic")
 

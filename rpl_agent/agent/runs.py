@@ -25,14 +25,14 @@ from rpl_agent.agent.storage.checkpoint import CHECKPOINT, new_folder, read_late
 from rpl_agent.agent.storage.checkpoint import read_source as read_source
 from rpl_agent.agent.storage.state import stored_model
 from rpl_agent.agent.world.observations import Env
-from rpl_agent.certificate import Certificate
-from rpl_agent.errors import DataError, ModelError
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import ParametricMDP
-from rpl_agent.pipeline import Config, true_value
-from rpl_agent.proof import proof_path
-from rpl_agent.schema import jsonable
-from rpl_agent.verify import read_with_data, verify, with_proof
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import ParametricMDP
+from rpl_agent.core.schema import jsonable
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import Config, true_value
+from rpl_agent.guarantee.proof import proof_path
+from rpl_agent.guarantee.verify import read_with_data, verify, with_proof
 
 #: Fields of the certificate in the result of a run.
 SHOWN = (

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 
 #: An integer that no count reaches: "never" in limit arrays.
 NEVER = np.iinfo(np.int64).max

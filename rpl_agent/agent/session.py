@@ -16,13 +16,13 @@ from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience, SampledBatch, StreamState
 from rpl_agent.agent.schedule import Limits, Progress, Schedule, Target
 from rpl_agent.agent.world.plays import truncation_note
-from rpl_agent.certificate import Certificate
-from rpl_agent.errors import ModelError
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood.refutation.alternatives import CONTRADICTION, REPEATED, WAYS
-from rpl_agent.model import Objective, ParametricMDP, Policy, Sense
-from rpl_agent.pipeline import Config
-from rpl_agent.schema import Natural, Whole
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.schema import Natural, Whole
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.likelihood.refutation.alternatives import CONTRADICTION, REPEATED, WAYS
+from rpl_agent.guarantee.pipeline import Config
 
 #: Number of latest episodes in the rollout/* means (SB3's window).
 WINDOW = 100

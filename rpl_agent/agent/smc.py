@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.evaluation import contradiction_of, play
 from rpl_agent.agent.rpl import RPLAgent
@@ -26,11 +25,12 @@ from rpl_agent.agent.schedule import Doubling
 from rpl_agent.agent.session import require
 from rpl_agent.agent.world.observations import Env, is_vector
 from rpl_agent.agent.world.plays import finished, longest_play, model_rewards, value_range
-from rpl_agent.certificate import Certificate
-from rpl_agent.evidence.ledger import POLICY_SHARE, split_paths
-from rpl_agent.likelihood.bets.mean import mean_interval
-from rpl_agent.model import Kind, Objective, ParametricMDP, Policy, Sense, reached
-from rpl_agent.pipeline import Config
+from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
+from rpl_agent.core.model import Kind, Objective, ParametricMDP, Policy, Sense, reached
+from rpl_agent.core.native import UNIT_ROUNDOFF
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
+from rpl_agent.guarantee.pipeline import Config
 
 #: A policy is played where that takes at most this share of the episodes so far, with this many times the paths that an
 #: average play needs: a mean may be a standard deviation off.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rpl_agent import __version__
 from rpl_agent.cli import parser as options
-from rpl_agent.errors import DataError, ModelError
+from rpl_agent.core.errors import DataError, ModelError
 
 #: exit status for wrong input, for a defect, and for an interrupted run
 WRONG, DEFECT, INTERRUPTED = 2, 1, 130

@@ -20,13 +20,13 @@ from rpl_agent.cli.common import (
     run_of,
 )
 from rpl_agent.cli.parser import Options, count, output_file
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 
 if TYPE_CHECKING:
-    from rpl_agent.certificate import Certificate
-    from rpl_agent.evidence.counts import Counts
-    from rpl_agent.model import Objective, ParametricMDP
-    from rpl_agent.pipeline import Uncertainty
+    from rpl_agent.core.evidence.counts import Counts
+    from rpl_agent.core.model import Objective, ParametricMDP
+    from rpl_agent.guarantee.certificate import Certificate
+    from rpl_agent.guarantee.pipeline import Uncertainty
 
 #: Default number of episodes for the region in a picture.
 PLOTTED_EPISODES = 1000
@@ -145,7 +145,7 @@ def read_data(arguments: argparse.Namespace, source: ModelSource) -> tuple[Count
 
 def simulate_counts(source: ModelSource, episodes: int, seed: int) -> Counts:
     """Counts of uniform episodes at the true parameters, marked for the likelihood's split."""
-    from rpl_agent.evidence.sampling import uniform_counts
+    from rpl_agent.core.evidence.sampling import uniform_counts
 
     return uniform_counts(
         source.pmdp, source.objective, source.require_theta("simulating episodes"), episodes, source.max_steps, seed
@@ -153,8 +153,8 @@ def simulate_counts(source: ModelSource, episodes: int, seed: int) -> Counts:
 
 
 def run_certify(arguments: argparse.Namespace) -> int:
-    from rpl_agent.pipeline import certify, true_value
-    from rpl_agent.solver import solve_at
+    from rpl_agent.core.solver import solve_at
+    from rpl_agent.guarantee.pipeline import certify, true_value
 
     if arguments.verify:
         return run_verify(arguments)
@@ -193,8 +193,8 @@ def run_certify(arguments: argparse.Namespace) -> int:
 def _write(arguments: argparse.Namespace, source: ModelSource, counts: Counts, certificate: Certificate) -> Certificate:
     """Write the certificate with the proved numbers and its data to a file, and the proof beside it."""
     from rpl_agent.cli.common import source_defaults
-    from rpl_agent.proof import as_proved, proof_path, prove, write_proof
-    from rpl_agent.verify import write_with_data
+    from rpl_agent.guarantee.proof import as_proved, proof_path, prove, write_proof
+    from rpl_agent.guarantee.verify import write_with_data
 
     path, proof = Path(arguments.output), prove(source.pmdp, counts, certificate)
     certificate = as_proved(certificate, proof)
@@ -207,7 +207,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
     """Exit code 0 if the stored certificate holds on its data, 1 if not."""
     from rpl_agent.agent.runs import verdict, verify_run
     from rpl_agent.cli.training import source_of
-    from rpl_agent.verify import data_from_json, read_with_data
+    from rpl_agent.guarantee.verify import data_from_json, read_with_data
 
     if arguments.id is None:
         raise ModelError("--verify needs a certificate FILE.json or a RUN folder")
@@ -226,9 +226,9 @@ def run_verify(arguments: argparse.Namespace) -> int:
 
 
 def run_plot(arguments: argparse.Namespace) -> None:
+    from rpl_agent.agent.output.plotting.region import plot_region
     from rpl_agent.cli.training import true_parameters
-    from rpl_agent.pipeline import uncertainty_from
-    from rpl_agent.plotting.region import plot_region
+    from rpl_agent.guarantee.pipeline import uncertainty_from
 
     agent = run_of(arguments)
     if agent is None:
@@ -279,7 +279,7 @@ def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, U
         certificate = agent.certify()
         assert agent.session.planner.uncertainty is not None
         return agent.pmdp, agent.objective, agent.session.planner.uncertainty, certificate
-    from rpl_agent.pipeline import Solutions, certify_uncertainty, uncertainty_from
+    from rpl_agent.guarantee.pipeline import Solutions, certify_uncertainty, uncertainty_from
 
     source = load_source(arguments)
     counts, _ = read_data(arguments, source)

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.parser import Options, Parser, add_call, between, count, seed
-from rpl_agent.errors import ModelError, listed
+from rpl_agent.core.errors import ModelError, listed
 
 if TYPE_CHECKING:
     import gymnasium as gym
     import numpy as np
 
     from rpl_agent.agent import RPLAgent
+    from rpl_agent.core.model import Objective, ParametricMDP
     from rpl_agent.formats.prism import PrismModel
-    from rpl_agent.model import Objective, ParametricMDP
-    from rpl_agent.pipeline import Config
+    from rpl_agent.guarantee.pipeline import Config
 
 #: Endings of model files, as opposed to names of worlds.
 MODEL_ENDINGS = (".prism", ".nm", ".pm", ".drn")
@@ -125,7 +125,7 @@ def add_method(parser: Parser) -> None:
     group = parser.add_argument_group("method")
 
     def add() -> None:
-        from rpl_agent.pipeline import CONFIDENCES, RELAXATIONS, Config
+        from rpl_agent.guarantee.pipeline import CONFIDENCES, RELAXATIONS, Config
 
         probability = {"type": between(0, 1)}
         add_call(
@@ -144,7 +144,7 @@ def add_method(parser: Parser) -> None:
 
 def config_of(arguments: argparse.Namespace) -> Config:
     """The configuration from the options of `add_method`."""
-    from rpl_agent.pipeline import Config
+    from rpl_agent.guarantee.pipeline import Config
 
     return Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
 
@@ -312,7 +312,7 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
     data = dict(data)
     text = data.pop("text", text)
     if arguments.json:
-        from rpl_agent.schema import jsonable  # imports numpy: only if there is a result to print
+        from rpl_agent.core.schema import jsonable  # imports numpy: only if there is a result to print
 
         print(json.dumps(jsonable(data), allow_nan=False))
         return
@@ -363,7 +363,7 @@ def run_of(arguments: argparse.Namespace) -> RPLAgent | None:
     given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
     given += [name for name in ("episodes", "data", "quarantine") if getattr(arguments, name, None) is not None]
     if hasattr(arguments, "confidence"):
-        from rpl_agent.pipeline import Config
+        from rpl_agent.guarantee.pipeline import Config
 
         asked, usual = config_of(arguments), Config()
         fields = ("confidence", "relaxation", "delta", "precision")

@@ -11,7 +11,7 @@ from typing import Any
 from rpl_agent.cli.common import emit
 from rpl_agent.cli.parser import Options, add_call, call, output_file
 
-API = "rpl_agent.experiments.api"
+API = "rpl_agent.studies.experiments.api"
 #: options of each kind of sweep, and of both
 HELP: dict[str, dict[str, Any]] = {
     "reproduce": {
@@ -62,8 +62,8 @@ def run_sweep(arguments: argparse.Namespace) -> None:
 
 
 def run_report(arguments: argparse.Namespace) -> None:
-    from rpl_agent.experiments.api import report, report_run
-    from rpl_agent.experiments.runner import ROWS
+    from rpl_agent.studies.experiments.api import report, report_run
+    from rpl_agent.studies.experiments.runner import ROWS
 
     if arguments.run_folder is not None and any(Path(arguments.run_folder).glob(f"{ROWS}*")):  # of a sweep, not a run
         arguments.results, arguments.run_folder = arguments.run_folder, None

@@ -21,13 +21,13 @@ from rpl_agent.cli.common import (
     run_of,
 )
 from rpl_agent.cli.parser import between, count, output_file
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 
 if TYPE_CHECKING:
-    from rpl_agent.coupled.region import Partition, RegionPoint
+    from rpl_agent.core.coupled.region import Partition, RegionPoint
+    from rpl_agent.core.model import Objective, ParametricMDP
+    from rpl_agent.core.solver.solution import Solution
     from rpl_agent.formats.prism import PrismModel, RegionAnswer
-    from rpl_agent.model import Objective, ParametricMDP
-    from rpl_agent.solver.solution import Solution
 
 #: width of the bracket at known parameters
 POINT_PRECISION = 1e-6
@@ -171,7 +171,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
     file_as_model(arguments)
     if arguments.model is not None and arguments.id is None:
         return _solve_property(arguments)
-    from rpl_agent.solver import solve_at
+    from rpl_agent.core.solver import solve_at
 
     _only_for_regions(arguments)
     source = load_source(arguments)
@@ -185,7 +185,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
 
 
 def _numbers(lower: float, upper: float, solution: Solution, problems: list[str]) -> dict[str, Any]:
-    from rpl_agent.solver.solution import midpoint
+    from rpl_agent.core.solver.solution import midpoint
 
     return {
         "value": midpoint(lower, upper),
@@ -200,8 +200,8 @@ def _numbers(lower: float, upper: float, solution: Solution, problems: list[str]
 
 def _solve_property(arguments: argparse.Namespace) -> int:
     """Answer a property of a file: a bracket, or yes or no; robust and optimistic for an interval model."""
+    from rpl_agent.core.model import Nature
     from rpl_agent.formats import prism
-    from rpl_agent.model import Nature
 
     model = load_model(arguments)
     domain = model.pmdp.domain if model.bounds is None else model.bounds.domain
@@ -236,9 +236,9 @@ def _solve_property(arguments: argparse.Namespace) -> int:
 # -- regions of parameters --------------------------------------------------------------------------------------------
 def _solve_region(arguments: argparse.Namespace, model: PrismModel) -> int:
     """Answer a property for all parameters of a region: bounds, where a comparison holds, and a picture."""
-    from rpl_agent.coupled.region import DEFAULT_BOXES, DEFAULT_PRECISION
+    from rpl_agent.agent.output.plotting.values import ValuePicture, plot_values, shown_parameters
+    from rpl_agent.core.coupled.region import DEFAULT_BOXES, DEFAULT_PRECISION
     from rpl_agent.formats import prism
-    from rpl_agent.plotting.values import ValuePicture, plot_values, shown_parameters
 
     if arguments.plot:
         shown_parameters(model.pmdp.domain)
@@ -264,7 +264,7 @@ def _solve_region(arguments: argparse.Namespace, model: PrismModel) -> int:
 
 def _parts(found: RegionAnswer, for_picture: bool) -> Partition | None:
     """Where the comparison holds, box by box; None if there is no comparison, or one answer for all."""
-    from rpl_agent.coupled.region import DEFAULT_UNDECIDED, NOT_DECIDED, SOMEWHERE
+    from rpl_agent.core.coupled.region import DEFAULT_UNDECIDED, NOT_DECIDED, SOMEWHERE
 
     if found.verdict is None or found.verdict.answer not in (SOMEWHERE, NOT_DECIDED):
         return None

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from rpl_agent.errors import RPLWarning
+from rpl_agent.core.errors import RPLWarning
 
 #: Largest seed that numpy, Gymnasium and Stable-Baselines3 all accept.
 LARGEST_SEED = 2**32 - 1

@@ -47,7 +47,7 @@ def register(commands: Any) -> None:
 
 def run_plan(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.forecast import Sampler, forecast
-    from rpl_agent.model.policy import Policy
+    from rpl_agent.core.model.policy import Policy
 
     source = load_source(arguments)
     theta = source.require_theta("planning")
@@ -89,7 +89,7 @@ def run_plan(arguments: argparse.Namespace) -> None:
 
 def run_smc(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.smc import check
-    from rpl_agent.errors import ModelError
+    from rpl_agent.core.errors import ModelError
 
     file_as_model(arguments)
     if arguments.model is not None and arguments.model.endswith(".drn"):

@@ -21,7 +21,7 @@ from rpl_agent.cli.common import (
     source_defaults,
 )
 from rpl_agent.cli.parser import add_call, between, call, count, folder_name, output_file
-from rpl_agent.errors import DataError
+from rpl_agent.core.errors import DataError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.errors import ModelError, listed
+from rpl_agent.core.errors import ModelError, listed
+from rpl_agent.core.model import Domain, ParametricMDP, Polynomial, Reward, restrict_domain, validate
+from rpl_agent.core.model.building.unknown import hide_parameters
+from rpl_agent.core.model.building.validation import TOLERANCE, hint, normalised, raise_problems, tell
+from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.formats.prism.explore.assemble import with_unknown_rewards
 from rpl_agent.formats.prism.explore.probability import FileBounds, Pool
 from rpl_agent.formats.prism.language.parser import parse_model
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.unknown import link_unknown
 from rpl_agent.formats.prism.reader import PrismModel, load_properties
-from rpl_agent.model import Domain, ParametricMDP, Polynomial, Reward, restrict_domain, validate
-from rpl_agent.model.building.unknown import hide_parameters
-from rpl_agent.model.building.validation import TOLERANCE, hint, normalised, raise_problems, tell
-from rpl_agent.relaxations.umdp import UncertainMDP
 
 #: tolerance for sums of doubles that represent a distribution
 ROUNDING = Fraction(1, 10**12)

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Objective, ParametricMDP, Policy
-from rpl_agent.regions.lifting import checked_bounds
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Objective, ParametricMDP, Policy
+from rpl_agent.core.regions.lifting import checked_bounds
 
 
 def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> dict[str, str]:

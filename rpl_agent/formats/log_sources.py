@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.errors import DataError
-from rpl_agent.evidence.repetition import (
+from rpl_agent.core.errors import DataError
+from rpl_agent.core.evidence.repetition import (
     EpisodeCodes,
     RepeatedChanceError,
     RepetitionTest,
     WindowCodes,
     equal_parts,
 )
-from rpl_agent.model import ParametricMDP
+from rpl_agent.core.model import ParametricMDP
 
 #: Lengths of the windows to search for elsewhere in the log: short ones if rows carry much chance.
 WIDTHS = (16, 64, 256)

@@ -27,12 +27,12 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from rpl_agent.errors import DataError, RPLWarning, listed
-from rpl_agent.evidence.counts import Counts, impossible, locate
+from rpl_agent.core.errors import DataError, RPLWarning, listed
+from rpl_agent.core.evidence.counts import Counts, impossible, locate
+from rpl_agent.core.model import ParametricMDP, Policy
+from rpl_agent.core.model.building.builder import whole_numbers
+from rpl_agent.core.model.states import VariableStates
 from rpl_agent.formats.log_sources import LogRows, RepeatedRows, length, open_log
-from rpl_agent.model import ParametricMDP, Policy
-from rpl_agent.model.building.builder import whole_numbers
-from rpl_agent.model.states import VariableStates
 
 #: Number of forbidden rows listed in an error; the rest are counted.
 LISTED = 10

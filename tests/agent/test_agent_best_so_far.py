@@ -11,12 +11,12 @@ import pytest
 
 from rpl_agent import RPLAgent
 from rpl_agent.agent.session import best_so_far
-from rpl_agent.coupled.attribution import episodes_seen
-from rpl_agent.errors import RPLWarning
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Objective, Sense, build
-from rpl_agent.pipeline import Config, certify
+from rpl_agent.core.coupled.attribution import episodes_seen
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Objective, Sense, build
+from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_envs import benchmark
 
 WORLD = {"n": 4}
@@ -27,7 +27,7 @@ def certificates():
     """Certificates of growing data."""
     world = benchmark("Betting", **WORLD)
     rng = np.random.default_rng(0)
-    from rpl_agent.evidence.sampling import uniform_counts
+    from rpl_agent.core.evidence.sampling import uniform_counts
 
     return [
         certify(
@@ -123,7 +123,7 @@ def test_a_run_never_loses_what_it_had(tmp_path):
 
 def test_attribution_names_the_parameter_that_matters():
     world = benchmark("Aircraft", X=6, Y=4)
-    from rpl_agent.evidence.sampling import uniform_counts
+    from rpl_agent.core.evidence.sampling import uniform_counts
 
     counts = uniform_counts(world.pmdp, world.objective, np.array(world.theta), 3000, 100, 1)
     found = certify(world.pmdp, counts, world.objective, Config(relaxation="coupled"))
@@ -137,7 +137,7 @@ def test_attribution_names_the_parameter_that_matters():
 
 def test_shares_follow_the_information():
     """Ten times the data of one coin leaves it with less of the gap."""
-    from rpl_agent.model import Domain, build
+    from rpl_agent.core.model import Domain, build
 
     pmdp = build(
         "s", lambda s: {"a": {"s": {"t": "p", "bad": "1-p"}, "t": {"good": "q", "bad": "1-q"}}.get(s, {s: 1})},

@@ -17,14 +17,14 @@ from rpl_agent.agent.exploration import (
     informative_policy,
     optimistic_share,
 )
-from rpl_agent.coupled.attribution import point_frame, slopes
-from rpl_agent.errors import ModelError
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Domain, Nature, Objective, Policy, build
-from rpl_agent.model.simulate import row_visits
-from rpl_agent.pipeline import Config, uncertainty_from
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver.problem import Problem
+from rpl_agent.core.coupled.attribution import point_frame, slopes
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Domain, Nature, Objective, Policy, build
+from rpl_agent.core.model.simulate import row_visits
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver.problem import Problem
+from rpl_agent.guarantee.pipeline import Config, uncertainty_from
 from rpl_envs import benchmark
 
 

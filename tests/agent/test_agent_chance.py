@@ -11,9 +11,9 @@ from scipy import stats
 
 from rpl_agent.agent import RPLAgent
 from rpl_agent.agent.schedule import Never
-from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.model import Objective, Simulator, StateIndex, build
-from rpl_agent.pipeline import Config
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.model import Objective, Simulator, StateIndex, build
+from rpl_agent.guarantee.pipeline import Config
 from rpl_envs.vector_env import PMDPVectorEnv
 from tests.agent_worlds import TRUE_P, CorridorEnv
 
@@ -115,7 +115,7 @@ def in_chunks(make, path, seed, reload=True):
     return agent
 
 
-@pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
+@pytest.mark.filterwarnings("ignore::rpl_agent.core.errors.RPLWarning")
 @pytest.mark.parametrize(
     "reload, seeds", [(True, 2), *(pytest.param(reload, 6, marks=pytest.mark.nightly) for reload in (True, False))]
 )
@@ -141,7 +141,7 @@ def test_chunks_are_new_data(tmp_path, make, reload, seeds):
     assert squares < stats.chi2(seeds).isf(1e-4)
 
 
-@pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
+@pytest.mark.filterwarnings("ignore::rpl_agent.core.errors.RPLWarning")
 @pytest.mark.parametrize("make", [vector, lambda: OwnGenerator(), lambda: PMDPVectorEnv(4, "Betting-25")])
 def test_two_chunks_are_not_equal(tmp_path, make):
     path, found = tmp_path / "c.zip", []

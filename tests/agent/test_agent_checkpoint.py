@@ -15,7 +15,7 @@ import pytest
 
 from rpl_agent.agent.storage import checkpoint
 from rpl_agent.agent.storage.checkpoint import CheckpointError
-from rpl_agent.errors import RPLWarning
+from rpl_agent.core.errors import RPLWarning
 
 STATE = {"a": 1, "nested": {"b": [1, 2.5, None]}}
 ARRAYS = {"x": np.arange(1000), "y": np.linspace(0, 1, 17)}

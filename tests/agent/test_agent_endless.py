@@ -6,9 +6,9 @@ import gymnasium as gym
 import pytest
 
 from rpl_agent.agent import RPLAgent
-from rpl_agent.errors import RPLWarning
-from rpl_agent.model import Objective, StateIndex, build
-from rpl_agent.solver import solve_at
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.model import Objective, StateIndex, build
+from rpl_agent.core.solver import solve_at
 
 ROWS = {0: {"stay": {0: "p", 1: "1-p"}, "go": {0: "1-p", 1: "p"}}, 1: {"stay": {1: "p", 0: "1-p"}, "go": {0: 1}}}
 

@@ -8,9 +8,9 @@ import rpl_envs
 from rpl_agent import DataError, ModelError, Objective, RPLAgent
 from rpl_agent.agent.runs import evaluate, train
 from rpl_agent.agent.world.plays import value_range
+from rpl_agent.core.model import Policy
 from rpl_agent.formats import prism
-from rpl_agent.model import Policy
-from rpl_agent.pipeline import true_value
+from rpl_agent.guarantee.pipeline import true_value
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 from tests.attach_worlds import Machine, machine_model
 

@@ -8,8 +8,8 @@ import rpl_envs  # noqa: F401
 from rpl_agent import Config, ModelError, Objective, Policy, Polynomial, RPLAgent, build, certify
 from rpl_agent.agent.forecast import Sampler, _Imagined, enough, forecast
 from rpl_agent.agent.schedule import Never
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model.simulate import Simulator, row_visits
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model.simulate import Simulator, row_visits
 from rpl_envs.benchmark import benchmark
 from tests.small_worlds import make_worlds_small
 

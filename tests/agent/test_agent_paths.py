@@ -8,11 +8,11 @@ import pytest
 import rpl_envs
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.smc import PathWorth, SampledAnswer, check, together
-from rpl_agent.evidence.ledger import split_paths
+from rpl_agent.core.evidence.ledger import split_paths
+from rpl_agent.core.model.objective import Objective
+from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
-from rpl_agent.model.objective import Objective
-from rpl_agent.pipeline import Config, true_value
-from rpl_agent.solver import solve_at
+from rpl_agent.guarantee.pipeline import Config, true_value
 
 #: the sum of two dice by turns: six unknown coins, one number asked for
 CHAIN = """

@@ -13,11 +13,11 @@ import pytest
 
 import rpl_envs  # noqa: F401  (registers the worlds)
 from rpl_agent import RPLAgent
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Nature, Policy
-from rpl_agent.pipeline import true_value
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Nature, Policy
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve
+from rpl_agent.guarantee.pipeline import true_value
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 
 THETA = np.array([TRUE_P])

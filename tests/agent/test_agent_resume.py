@@ -13,7 +13,7 @@ import pytest
 
 from rpl_agent.agent import BaseCallback, CheckpointCallback, Doubling, Never, RPLAgent
 from rpl_agent.agent.storage.checkpoint import previous_path
-from rpl_agent.errors import DataError, ModelError, RPLWarning
+from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from tests.agent_worlds import CorridorEnv, FastCorridorEnv
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rpl_agent import DataError, Objective, RPLAgent, build
 from rpl_agent.agent import EveryN
-from rpl_agent.certificate import Certificate
+from rpl_agent.guarantee.certificate import Certificate
 
 
 class Steps(gym.Env):

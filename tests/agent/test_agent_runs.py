@@ -24,11 +24,11 @@ from rpl_agent.agent import runs
 from rpl_agent.agent.output.views import LinesView, LiveView, View, duration, line, make_view, render, sparkline
 from rpl_agent.agent.schedule import Target
 from rpl_agent.agent.session import Session
-from rpl_agent.certificate import Certificate
 from rpl_agent.cli import main
-from rpl_agent.errors import DataError, ModelError
-from rpl_agent.pipeline import Config
-from rpl_agent.solver import solve_at
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.solver import solve_at
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import Config
 from tests.attach_worlds import machine_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,7 +90,7 @@ def test_figures_and_hyperparameters_are_logged(run):
 
 
 def test_the_report_shows_what_logging_and_the_proof_took(run, tmp_path):
-    from rpl_agent.experiments.api import report_run
+    from rpl_agent.studies.experiments.api import report_run
 
     page = Path(report_run(run["run"], tmp_path / "page.html")["page"]).read_text()
     bars = json.loads(re.search(r'"x": (\["sampling".*?\])', page)[1])
@@ -356,7 +356,7 @@ def wait_until(url, content, seconds=60):
 
 
 def test_polygons_are_clipped():
-    from rpl_agent.plotting.region import clip
+    from rpl_agent.agent.output.plotting.region import clip
 
     square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     half = clip(square, np.array([1.0, 0.0]), 0.5)

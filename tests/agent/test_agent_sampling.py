@@ -14,8 +14,8 @@ from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatc
 from rpl_agent.agent.sampling.stream import Stream, open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
-from rpl_agent.errors import DataError, ModelError
-from rpl_agent.model import Policy, StateIndex
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.model import Policy, StateIndex
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 
 

@@ -20,7 +20,7 @@ from rpl_agent.agent.schedule import (
     schedule_from_dict,
     schedule_to_dict,
 )
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 
 
 def progress(rows, expressions, episodes=0, unknown_rows=None):

@@ -18,7 +18,7 @@ import rpl_envs  # noqa: F401 (registers the worlds)
 from rpl_agent.agent import runs
 from rpl_agent.agent.output.watch import EpisodeFrame, play, watch, write_gif
 from rpl_agent.cli import main
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 
 ID = "rpl/Glider-11x9-v0"
 

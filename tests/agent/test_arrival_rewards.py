@@ -17,10 +17,10 @@ from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatc
 from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import EveryN, Limits
 from rpl_agent.agent.world.attach import attach
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Policy, paying
-from rpl_agent.pipeline import Config, certify, true_value
-from rpl_agent.verify import verify
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Policy, paying
+from rpl_agent.guarantee.pipeline import Config, certify, true_value
+from rpl_agent.guarantee.verify import verify
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.rendering.scene import StateRenderer
 from rpl_envs.vector_env import PMDPVectorEnv
@@ -123,9 +123,9 @@ def test_values_are_those_of_exact_rationals(seed, random_start, with_target):
 @pytest.mark.parametrize("random_start", [False, True])
 def test_brackets_hold_exactly_and_pass_their_check(random_start):
     """Not approximately: the exact rational lies in the bracket, the root of the discount notwithstanding."""
-    from rpl_agent.model import Nature
-    from rpl_agent.relaxations.interval import Point
-    from rpl_agent.solver import solve
+    from rpl_agent.core.model import Nature
+    from rpl_agent.core.relaxations.interval import Point
+    from rpl_agent.core.solver import solve
 
     for seed in range(5):
         table = RandomTable(seed, random_start, False)
@@ -356,7 +356,7 @@ def test_bounds_of_states_and_actions_are_in_the_environment_s_time(start):
 
 
 def test_all_paths_and_baselines_count_the_same():
-    from rpl_agent.baselines import QLearning
+    from rpl_agent.studies.baselines import QLearning
 
     def actions(s):
         return {"safe": {1: 1}, "bet": {1: "p", 2: "1-p"}} if s == 0 else {"safe": {s: 1}, "bet": {s: 1}}

@@ -15,7 +15,7 @@ from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.sampling.step_checker import StepChecker
 from rpl_agent.agent.world.observations import StateReader
 from rpl_agent.agent.world.plays import model_rewards
-from rpl_agent.model import StateIndex
+from rpl_agent.core.model import StateIndex
 from tests.attach_worlds import FAIL, REPAIR, Broken, Machine, machine_model
 
 THETA = np.array([FAIL, REPAIR])

@@ -12,7 +12,7 @@ import pytest
 from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
 from rpl_agent.agent import EveryN
 from rpl_agent.agent.evaluation import monte_carlo
-from rpl_agent.errors import RPLWarning
+from rpl_agent.core.errors import RPLWarning
 
 OBJECTIVE = Objective.reach("right end")
 

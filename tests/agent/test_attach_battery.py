@@ -15,9 +15,9 @@ from rpl_agent import DataError, ModelError, RPLAgent, build
 from rpl_agent.agent import EveryN
 from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.world.plays import model_rewards
-from rpl_agent.errors import RPLWarning
-from rpl_agent.model import Objective, Sense
-from rpl_agent.pipeline import true_value
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.model import Objective, Sense
+from rpl_agent.guarantee.pipeline import true_value
 from rpl_envs.toy import bind
 from rpl_envs.toy.table import bind_table
 from tests.agent_worlds import CorridorEnv

@@ -9,8 +9,8 @@ import pytest
 import rpl_envs
 from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
 from rpl_agent.agent.evaluation import monte_carlo, optimal_value
-from rpl_agent.model import Policy, StateIndex, paying
-from rpl_agent.pipeline import true_value
+from rpl_agent.core.model import Policy, StateIndex, paying
+from rpl_agent.guarantee.pipeline import true_value
 
 CARDS = {2: "1/2", 5: "1/3", 9: "1/6"}
 

@@ -24,8 +24,8 @@ from rpl_agent.agent.output.logger import CSVWriter
 from rpl_agent.agent.sampling.interrupt import Interrupt, _may_leave, calls_environment
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.storage import checkpoint
-from rpl_agent.certificate import Certificate
-from rpl_agent.errors import DataError, ModelError, RPLWarning
+from rpl_agent.core.errors import DataError, ModelError, RPLWarning
+from rpl_agent.guarantee.certificate import Certificate
 from tests.agent_worlds import CorridorEnv, FastCorridorEnv
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -371,7 +371,7 @@ def stored(tmp_path_factory):
     return checkpoint.read(path), agent
 
 
-@pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
+@pytest.mark.filterwarnings("ignore::rpl_agent.core.errors.RPLWarning")
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.nightly)])
 def test_no_value_in_a_checkpoint_gives_anything_but_a_refusal(tmp_path, stored, monkeypatch, every):
     (state, arrays), _ = stored
@@ -389,7 +389,7 @@ def test_no_value_in_a_checkpoint_gives_anything_but_a_refusal(tmp_path, stored,
     assert tried > 300 / every and refused > 0.5 * tried
 
 
-@pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
+@pytest.mark.filterwarnings("ignore::rpl_agent.core.errors.RPLWarning")
 def test_no_value_in_an_objective_about_rewards_gives_anything_but_a_refusal(tmp_path, monkeypatch):
     env = gym.make("rpl/Betting-25-v0")
     RPLAgent(seed=0).learn(env, budget=5).save(tmp_path / "c.zip")
@@ -405,7 +405,7 @@ def test_no_value_in_an_objective_about_rewards_gives_anything_but_a_refusal(tmp
                 assert "\n" not in str(error)
 
 
-@pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
+@pytest.mark.filterwarnings("ignore::rpl_agent.core.errors.RPLWarning")
 def test_no_array_in_a_checkpoint_gives_anything_but_a_refusal(tmp_path, stored, monkeypatch):
     (state, arrays), _ = stored
     for name, array in arrays.items():

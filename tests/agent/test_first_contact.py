@@ -12,10 +12,10 @@ import rpl_envs
 from rpl_agent import RPLAgent
 from rpl_agent.agent.world.attach import FIRST_MODEL
 from rpl_agent.cli import main
-from rpl_agent.errors import ModelError, PrecisionWarning
-from rpl_agent.model import Domain, build
-from rpl_agent.model.polynomial import Polynomial
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import ModelError, PrecisionWarning
+from rpl_agent.core.model import Domain, build
+from rpl_agent.core.model.polynomial import Polynomial
+from rpl_agent.core.solver import solve
 from tests.agent_worlds import CorridorEnv
 
 ID = "rpl/Betting-25-v0"

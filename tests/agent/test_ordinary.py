@@ -18,8 +18,8 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
 from rpl_agent import Objective, RPLAgent, build
 from rpl_agent.agent import EveryN
 from rpl_agent.agent.evaluation import monte_carlo, optimal_value
-from rpl_agent.model import Domain, Polynomial, paying
-from rpl_agent.pipeline import true_value
+from rpl_agent.core.model import Domain, Polynomial, paying
+from rpl_agent.guarantee.pipeline import true_value
 
 OVER = "over"
 

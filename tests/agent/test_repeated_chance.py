@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.agent import EveryN, RPLAgent
-from rpl_agent.errors import RepeatedChanceWarning
+from rpl_agent.core.errors import RepeatedChanceWarning
 from tests.agent_worlds import CorridorEnv
 
 

@@ -10,8 +10,8 @@ from rpl_agent import ModelError, Objective, RPLAgent, build
 from rpl_agent.agent import EveryN, Never
 from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.agent.schedule import Target
-from rpl_agent.model import paying
-from rpl_agent.pipeline import true_value
+from rpl_agent.core.model import paying
+from rpl_agent.guarantee.pipeline import true_value
 from tests.agent.test_attach_battery import within
 from tests.attach_worlds import Machine, machine_model
 

@@ -12,12 +12,12 @@ from gymnasium.envs.toy_text.taxi import TaxiEnv
 
 from rpl_agent import RPLAgent
 from rpl_agent.agent import EveryN
-from rpl_agent.errors import ModelError
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Nature
-from rpl_agent.pipeline import true_value
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Nature
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve
+from rpl_agent.guarantee.pipeline import true_value
 from rpl_envs.toy_text import frozen_lake, frozen_lake_model, taxi, taxi_model
 
 

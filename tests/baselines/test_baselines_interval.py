@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rpl_agent.baselines import IntervalLearning
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
+from rpl_agent.studies.baselines import IntervalLearning
 from tests.toy_worlds import WORLDS, exact_value, ladder, risk
 
 

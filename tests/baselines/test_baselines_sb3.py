@@ -8,11 +8,11 @@ import sys
 import numpy as np
 import pytest
 
-from rpl_agent.errors import DataError, ModelError
-from rpl_agent.model import Objective, build
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.model import Objective, build
 from tests.toy_worlds import ToyEnv, exact_value, risk
 
-sb3 = pytest.importorskip("rpl_agent.baselines.sb3")
+sb3 = pytest.importorskip("rpl_agent.studies.baselines.sb3")
 
 
 def corridor():
@@ -78,7 +78,7 @@ def test_errors_say_what_is_wrong(tmp_path):
 
 
 def test_the_other_baselines_need_no_torch():
-    code = "import sys, rpl_agent.baselines, rpl_agent.experiments; assert 'torch' not in sys.modules"
+    code = "import sys, rpl_agent.studies.baselines, rpl_agent.studies.experiments; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpl_agent._core import core
 from rpl_agent.agent.storage import checkpoint
-from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, QLearning, RMax
-from rpl_agent.baselines.planning import TabularPlanner, sweep_order
-from rpl_agent.errors import DataError, ModelError
-from rpl_agent.model import Objective, StateIndex
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.model import Objective, StateIndex
+from rpl_agent.core.native import core
+from rpl_agent.studies.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, QLearning, RMax
+from rpl_agent.studies.baselines.planning import TabularPlanner, sweep_order
 from tests.reference.baselines import best_in_l1_ball
 from tests.toy_worlds import WORLDS, ToyEnv, exact_value, ladder, retry, risk
 

@@ -26,11 +26,11 @@ from fractions import Fraction
 from typing import Any
 from unittest import mock
 
-from rpl_agent import checker
-from rpl_agent.certificate import Certificate
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import ParametricMDP
-from rpl_agent.proof import belongs, write
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import ParametricMDP
+from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.proof import belongs, write
 from tests.reference.oracle import Number
 from tests.reference.proofs import SIDES, accepts, cases
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 import rpl_envs
-from rpl_agent.certificate import Certificate
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Objective, Sense, build
-from rpl_agent.pipeline import Config, certify, true_value
-from rpl_agent.proof import prove
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver import solve, solve_at
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Objective, Sense, build
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve, solve_at
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import Config, certify, true_value
+from rpl_agent.guarantee.proof import prove
 from tests.small_worlds import SIZES
 
 #: By day all of them at their small sizes.

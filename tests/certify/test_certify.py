@@ -10,10 +10,12 @@ import pytest
 import rpl_envs
 from rpl_agent import Certificate, Config, Counts, DataError, ModelError, Objective, RPLWarning, build, certify
 from rpl_agent.cli import main
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.likelihood.estimate import point_estimate
-from rpl_agent.model import Nature, Policy, Sense, Simulator
-from rpl_agent.pipeline import (
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Nature, Policy, Sense, Simulator
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve, solve_at
+from rpl_agent.guarantee.likelihood.estimate import point_estimate
+from rpl_agent.guarantee.pipeline import (
     CONFIDENCES,
     RELAXATIONS,
     Solutions,
@@ -21,8 +23,6 @@ from rpl_agent.pipeline import (
     true_value,
     uncertainty_from,
 )
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver import solve, solve_at
 from tests.reference.domains import points_of
 from tests.reference.regions import coordinates_in
 

@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rpl_agent.evidence.counts import Counts
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Objective
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.answers import answer
-from rpl_agent.model import Objective
-from rpl_agent.pipeline import Config, certify
+from rpl_agent.guarantee.pipeline import Config, certify
 
 MODEL = """
 mdp

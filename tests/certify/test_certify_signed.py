@@ -9,13 +9,14 @@ import math
 import numpy as np
 import pytest
 
-from rpl_agent import ModelError, Objective, build, certify, checker
+from rpl_agent import ModelError, Objective, build, certify
 from rpl_agent.agent.evaluation import optimal_value
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Policy, Sense, Unreached
-from rpl_agent.pipeline import Config, certify_uncertainty, true_value, uncertainty_from
-from rpl_agent.proof import prove
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Policy, Sense, Unreached
+from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, true_value, uncertainty_from
+from rpl_agent.guarantee.proof import prove
 from tests.solver.test_solver_signed import random_model
 
 THETA = np.array([0.4, 0.6])

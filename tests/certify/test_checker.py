@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rpl_agent import checker
-from rpl_agent.errors import RefutedWarning, RPLWarning
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Objective, Policy, Sense, build
-from rpl_agent.pipeline import Config, certify, true_value
-from rpl_agent.proof import as_proved, prove, write_proof
-from rpl_agent.proof.content import data_content
-from rpl_agent.verify import verify, with_proof
+from rpl_agent.core.errors import RefutedWarning, RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Objective, Policy, Sense, build
+from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.pipeline import Config, certify, true_value
+from rpl_agent.guarantee.proof import as_proved, prove, write_proof
+from rpl_agent.guarantee.proof.content import data_content
+from rpl_agent.guarantee.verify import verify, with_proof
 from tests.certify.mutations import judged, sharpest
 from tests.certify.proved import OBJECTIVES, SMALL, known, model, of_world, optimum, sampled
 from tests.reference import proofs

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from rpl_agent import checker
-from rpl_agent.model import Objective, build
-from rpl_agent.proof.content import model_content
-from rpl_agent.schema import jsonable
+from rpl_agent.core.model import Objective, build
+from rpl_agent.core.schema import jsonable
+from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.proof.content import model_content
 
 
 def test_logarithms_are_enclosed():

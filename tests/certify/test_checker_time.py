@@ -4,11 +4,11 @@ import copy
 
 import pytest
 
-from rpl_agent import checker
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Objective, build
-from rpl_agent.pipeline import certify
-from rpl_agent.proof import prove
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Objective, build
+from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.pipeline import certify
+from rpl_agent.guarantee.proof import prove
 
 
 def walk(start=0):

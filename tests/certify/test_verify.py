@@ -13,18 +13,18 @@ import pytest
 import rpl_envs
 from rpl_agent.agent import RPLAgent
 from rpl_agent.agent.session import best_so_far
-from rpl_agent.certificate import Certificate
 from rpl_agent.cli import main
-from rpl_agent.errors import DataError, RPLWarning
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Nature, Objective, build
-from rpl_agent.model.objective import Kind
-from rpl_agent.pipeline import Config, certify
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver import solve
-from rpl_agent.solver.solution import Solution
-from rpl_agent.verify import data_from_json, data_to_json, verify
+from rpl_agent.core.errors import DataError, RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Nature, Objective, build
+from rpl_agent.core.model.objective import Kind
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve
+from rpl_agent.core.solver.solution import Solution
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.verify import data_from_json, data_to_json, verify
 from tests.small_worlds import make_worlds_small
 
 ID = "rpl/Betting-25-v0"

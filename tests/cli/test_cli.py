@@ -13,8 +13,8 @@ import pytest
 
 import rpl_agent
 from rpl_agent.agent.output.views import tensorboard_command
-from rpl_agent.certificate import versions
 from rpl_agent.cli import build_parser, main
+from rpl_agent.guarantee.certificate import versions
 
 WORLD = "rpl/Glider-11x9-v0"
 TRAIN = ("train", WORLD, "--budget", "20", "--quiet")
@@ -144,7 +144,7 @@ def test_version(capsys):
 
 
 def test_options_have_the_defaults_of_what_they_set():
-    from rpl_agent.pipeline import Config
+    from rpl_agent.guarantee.pipeline import Config
 
     arguments = build_parser().parse_args(["train", WORLD, "--budget", "1e5"])
     assert arguments.budget == 100_000
@@ -170,7 +170,7 @@ def test_help_and_import_load_nothing_heavy():
 
 def test_public_names_are_there_whatever_was_imported_first():
     _run(
-        "import rpl_agent.pipeline\n"
+        "import rpl_agent.guarantee.pipeline\n"
         "from rpl_agent import certify, solve, RPLAgent, __all__\n"
         "import rpl_agent\n"
         "assert callable(certify) and callable(rpl_agent.certify)\n"
@@ -186,7 +186,7 @@ def test_the_default_path_loads_neither_scipy_stats_nor_torch(tmp_path):
         "line = ['train', 'rpl/Aircraft-20x10-v0', '--budget', '10', '--quiet', '--log-dir']\n"
         f"assert main([*line, {str(tmp_path)!r}]) == 0\n"
         "heavy = ('scipy.stats', 'scipy.optimize', 'torch', 'stable_baselines3', 'rpl_agent.formats', "
-        "'rpl_agent.baselines', 'rpl_agent.experiments', 'joblib', 'ray')\n"
+        "'rpl_agent.studies.baselines', 'rpl_agent.studies.experiments', 'joblib', 'ray')\n"
         "print([m for m in heavy if m in sys.modules])"
     )
     assert loaded.splitlines()[-1] == "[]"
@@ -219,8 +219,8 @@ def test_a_run_of_a_model_file_lives_on(capsys, monkeypatch, tmp_path):
     "agent, words", [("dqn", "pip install stable-baselines3"), ("q-learning", "pip install joblib")]
 )
 def test_compare_says_what_to_install(agent, words, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("rpl_agent.experiments.tasks.find_spec", lambda name: None)
-    monkeypatch.setattr("rpl_agent.experiments.runner.find_spec", lambda name: None)
+    monkeypatch.setattr("rpl_agent.studies.experiments.tasks.find_spec", lambda name: None)
+    monkeypatch.setattr("rpl_agent.studies.experiments.runner.find_spec", lambda name: None)
     assert main(["compare", WORLD, "--agents", agent, "--output", str(tmp_path / "results")]) == 2
     printed = capsys.readouterr().err
     assert words in printed and printed.count("\n") == 1

@@ -70,7 +70,7 @@ def test_plot_of_a_run(small_worlds, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     seen = {}
     monkeypatch.setattr(
-        "rpl_agent.plotting.region.plot_region", lambda region, pmdp, **more: seen.update(more, U=region)
+        "rpl_agent.agent.output.plotting.region.plot_region", lambda region, pmdp, **more: seen.update(more, U=region)
     )
     likelihood = tmp_path / "likelihood"
     train = ["train", ID, "--budget", "20", "--log-dir", str(tmp_path), "--name", "likelihood", "--quiet"]

@@ -13,8 +13,8 @@ import pytest
 from rpl_agent.agent import RPLAgent
 from rpl_agent.agent.storage.state import model_from_data, model_to_data
 from rpl_agent.cli import main
-from rpl_agent.errors import DataError
-from rpl_agent.model import Domain, Objective, ParametricMDP, build, paying
+from rpl_agent.core.errors import DataError
+from rpl_agent.core.model import Domain, Objective, ParametricMDP, build, paying
 from tests.attach_worlds import Machine, machine_model
 
 FACTORIES = """

@@ -8,9 +8,9 @@ import pytest
 import scipy.linalg  # noqa: F401, its BLAS must be there to be watched
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from rpl_agent import pipeline
-from rpl_agent._core.blas import one_blas_thread
-from rpl_agent.evidence.counts import Counts
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.guarantee import pipeline
 from rpl_envs.benchmark import benchmark
 
 

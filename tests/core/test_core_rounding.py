@@ -12,7 +12,7 @@ import cffi
 import numpy as np
 import pytest
 
-from rpl_agent._core import build, core
+from rpl_agent.core.native import build, core
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 64

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from rpl_agent._core import core
-from rpl_agent.model import Objective, Policy, Simulator, build
-from rpl_agent.model.simulate import running_sums, sampling_world, seed_state
+from rpl_agent.core.model import Objective, Policy, Simulator, build
+from rpl_agent.core.model.simulate import running_sums, sampling_world, seed_state
+from rpl_agent.core.native import core
 from rpl_envs import PMDPVectorEnv
 from rpl_envs.benchmark import Benchmark
 from tests.reference.simulate import SlowWorld, Xoshiro, splitmix64

@@ -10,19 +10,19 @@ from itertools import product
 import numpy as np
 import pytest
 
-from rpl_agent._core import UNIT_ROUNDOFF, core
-from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
-from rpl_agent.coupled.affine import chances_of, choice_of, excess, row_excess
-from rpl_agent.coupled.bounds import Slab, find_bound
-from rpl_agent.coupled.expansion import StepExpansion, expansion_of, greedy_rules, value_at
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Nature, Objective, Policy, Sense
-from rpl_agent.pipeline import Config, certify
-from rpl_agent.regions.intersection import Ellipsoid
-from rpl_agent.regions.lifting import build_region
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve_at, solve_both
-from rpl_agent.solver.problem import Problem
+from rpl_agent.core.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
+from rpl_agent.core.coupled.affine import chances_of, choice_of, excess, row_excess
+from rpl_agent.core.coupled.bounds import Slab, find_bound
+from rpl_agent.core.coupled.expansion import StepExpansion, expansion_of, greedy_rules, value_at
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Nature, Objective, Policy, Sense
+from rpl_agent.core.native import UNIT_ROUNDOFF, core
+from rpl_agent.core.regions.intersection import Ellipsoid
+from rpl_agent.core.regions.lifting import build_region
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver import solve_at, solve_both
+from rpl_agent.core.solver.problem import Problem
+from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_envs.toy.blackjack import blackjack_model
 from tests.reference.coupled import box_points, exact_rows, exact_value, objectives, random_model, reached_by
 
@@ -363,7 +363,7 @@ def test_the_value_at_a_point_is_that_of_a_certified_bracket(objective):
 
 def test_plays_that_never_end_need_a_proof():
     """A loop that satisfies its inequality with any value is no bound; a cost that may never end has no upper one."""
-    from rpl_agent.model import Domain, build
+    from rpl_agent.core.model import Domain, build
 
     def actions(state):
         if state == "goal":
@@ -462,7 +462,7 @@ def test_slabs_bound_their_points_and_cover():
 
 def walk(n=6):
     """A random walk whose drift is p on one side and 1 − p on the other."""
-    from rpl_agent.model import Domain, build
+    from rpl_agent.core.model import Domain, build
 
     def actions(place):
         if abs(place) == n:

@@ -12,17 +12,17 @@ import pytest
 
 from rpl_agent import Domain, ModelError, Objective, Sense, build, solve_region
 from rpl_agent.cli import main
-from rpl_agent.coupled.affine import AffineProof, BoxFrame, Side, cube_sizes
-from rpl_agent.coupled.bounds import find_bound, worst_of_pieces
-from rpl_agent.coupled.boxes import BoxBounds
-from rpl_agent.coupled.expansion import expand
-from rpl_agent.coupled.region import EVERYWHERE, NOT_DECIDED, NOWHERE, SOMEWHERE, partition
-from rpl_agent.errors import PrecisionWarning
+from rpl_agent.core.coupled.affine import AffineProof, BoxFrame, Side, cube_sizes
+from rpl_agent.core.coupled.bounds import find_bound, worst_of_pieces
+from rpl_agent.core.coupled.boxes import BoxBounds
+from rpl_agent.core.coupled.expansion import expand
+from rpl_agent.core.coupled.region import EVERYWHERE, NOT_DECIDED, NOWHERE, SOMEWHERE, partition
+from rpl_agent.core.errors import PrecisionWarning
+from rpl_agent.core.model import cached_on
+from rpl_agent.core.regions.base import Box
+from rpl_agent.core.regions.frame import frame_of
+from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
-from rpl_agent.model import cached_on
-from rpl_agent.regions.base import Box
-from rpl_agent.regions.frame import frame_of
-from rpl_agent.solver import solve_at
 
 #: Knuth and Yao's die with two coins, p and q by turns
 DIE = """

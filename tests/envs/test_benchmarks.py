@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Nature, Sense, validate
-from rpl_agent.relaxations import Point
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Nature, Sense, validate
+from rpl_agent.core.relaxations import Point
+from rpl_agent.core.solver import solve
 from rpl_envs import FAMILIES, INSTANCES, benchmark
 from rpl_envs.benchmark import builder
 from tests.reference import worlds

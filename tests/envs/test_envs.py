@@ -16,8 +16,8 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 import rpl_envs
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Objective, Policy, build
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Objective, Policy, build
 from rpl_envs import FAMILIES, INSTANCES, Benchmark, PMDPEnv
 
 IDS = [f"rpl/{family}-v0" for family in FAMILIES] + [instance.id for instance in INSTANCES.values()]

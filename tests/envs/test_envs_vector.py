@@ -8,7 +8,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 from rpl_envs import INSTANCES, PMDPVectorEnv, benchmark
 
 SMALL = [i.id for i in INSTANCES.values() if i.online]

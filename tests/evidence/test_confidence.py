@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpl_agent import Config, Counts, Objective, build, certify, confidence
-from rpl_agent.errors import DataError, ModelError
-from rpl_agent.evidence import ledger
-from rpl_agent.evidence.ledger import LEAST_DELTA, Ledger, per_event, split_main
-from rpl_agent.regions.base import Box
+from rpl_agent import Config, Counts, Objective, build, certify
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.evidence import ledger
+from rpl_agent.core.evidence.ledger import LEAST_DELTA, Ledger, per_event, split_main
+from rpl_agent.core.regions.base import Box
+from rpl_agent.guarantee import confidence
 
 
 @given(st.floats(min_value=LEAST_DELTA, max_value=1.0, exclude_max=True))

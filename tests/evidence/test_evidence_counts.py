@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from rpl_agent.errors import DataError
-from rpl_agent.evidence.counts import BET_SHARES, Counts
-from rpl_agent.model import build
+from rpl_agent.core.errors import DataError
+from rpl_agent.core.evidence.counts import BET_SHARES, Counts
+from rpl_agent.core.model import build
 
 
 @pytest.fixture(scope="module")

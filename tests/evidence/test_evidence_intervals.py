@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rpl_agent.errors import DataError
-from rpl_agent.evidence import intervals
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.intervals import event_table
-from rpl_agent.model import build
+from rpl_agent.core.errors import DataError
+from rpl_agent.core.evidence import intervals
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.intervals import event_table
+from rpl_agent.core.model import build
 from tests.reference import evidence as slow
 
 

@@ -10,12 +10,12 @@ from scipy.stats import binom
 
 from rpl_agent.agent import RPLAgent
 from rpl_agent.agent.planner import Planner
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.likelihood.chart import Observations
-from rpl_agent.likelihood.refutation.misspecification import _box_chart, _largest_likelihood
-from rpl_agent.model import Objective, Polynomial, build
-from rpl_agent.pipeline import Config, certify
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Objective, Polynomial, build
+from rpl_agent.guarantee.likelihood.chart import Observations
+from rpl_agent.guarantee.likelihood.refutation.misspecification import _box_chart, _largest_likelihood
+from rpl_agent.guarantee.pipeline import Config, certify
 
 
 def two_coins():
@@ -40,7 +40,7 @@ def toss(counts, first, second):
     counts.add_batch(batch)
 
 
-@pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
+@pytest.mark.filterwarnings("ignore::rpl_agent.core.errors.RPLWarning")
 def test_refutation_is_latched_and_stored(tmp_path):
     pmdp = two_coins()
     agent = RPLAgent(pmdp=pmdp, objective=Objective.reach("won"), seed=0)

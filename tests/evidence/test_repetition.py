@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from rpl_agent.evidence import repetition
-from rpl_agent.evidence.repetition import EpisodeCodes, RepetitionTest, WindowCodes, equal_parts, fingerprints
-from rpl_agent.model import build
+from rpl_agent.core.evidence import repetition
+from rpl_agent.core.evidence.repetition import EpisodeCodes, RepetitionTest, WindowCodes, equal_parts, fingerprints
+from rpl_agent.core.model import build
 
 
 def coin(names="ab"):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rpl_agent.errors import DataError, ModelError
-from rpl_agent.experiments.runner import ROWS, Store, append, number, read, require_rows, run_group, run_sweep
-from rpl_agent.experiments.suites import key, uniform
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.studies.experiments.runner import ROWS, Store, append, number, read, require_rows, run_group, run_sweep
+from rpl_agent.studies.experiments.suites import key, uniform
 
 KIND = "tests.experiment_kinds:"
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,9 +95,9 @@ def test_a_killed_sweep_keeps_what_its_workers_had_finished(tmp_path):
     script = textwrap.dedent("""
         import os, signal, sys
         sys.path.insert(0, sys.argv[1])
-        from rpl_agent.experiments import runner
-        from rpl_agent.experiments.runner import append, make_row
-        from rpl_agent.experiments.suites import key
+        from rpl_agent.studies.experiments import runner
+        from rpl_agent.studies.experiments.runner import append, make_row
+        from rpl_agent.studies.experiments.suites import key
         from pathlib import Path
         tasks = [{"kind": "tests.experiment_kinds:draw", "seed": s} for s in range(3)]
         runner.run_group(tasks[:2], str(Path(sys.argv[2]) / ".spool"))

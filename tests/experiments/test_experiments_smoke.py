@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rpl_agent.errors import ModelError
-from rpl_agent.experiments import suites
-from rpl_agent.experiments.api import compare, report, reproduce
-from rpl_agent.experiments.report.charts import compare_chart
-from rpl_agent.experiments.runner import Store
-from rpl_agent.experiments.tables import short, tables, uniform_table
+from rpl_agent.core.errors import ModelError
+from rpl_agent.studies.experiments import suites
+from rpl_agent.studies.experiments.api import compare, report, reproduce
+from rpl_agent.studies.experiments.report.charts import compare_chart
+from rpl_agent.studies.experiments.runner import Store
+from rpl_agent.studies.experiments.tables import short, tables, uniform_table
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_asking_again_runs_nothing(results, monkeypatch):
     def forbidden(kind):
         raise AssertionError("was run again")
 
-    monkeypatch.setattr("rpl_agent.experiments.runner.resolve", forbidden)
+    monkeypatch.setattr("rpl_agent.studies.experiments.runner.resolve", forbidden)
     again = reproduce(suite=["uniform", "Betting-25"], quick=True, budget=300, output=results, jobs=1)
     assert again["runs"] == len(suites.UNIFORM_SETS) and "Betting-25" in again["text"]
     json.dumps(again)  # what --json prints
@@ -131,7 +131,7 @@ def test_wrong_names_are_refused(tmp_path):
 
 
 def test_every_agent_can_be_made_and_has_the_surface():
-    from rpl_agent.experiments.tasks import AGENTS, make
+    from rpl_agent.studies.experiments.tasks import AGENTS, make
 
     for name in AGENTS:
         agent = make(name, seed=3)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from rpl_agent.experiments import suites
-from rpl_agent.experiments.tables import (
+from rpl_agent.studies.experiments import suites
+from rpl_agent.studies.experiments.tables import (
     TABLE_2,
     TABLE_3,
     TABLE_5,

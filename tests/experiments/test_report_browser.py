@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpl_agent.cli import main
-from rpl_agent.experiments.api import compare, report
+from rpl_agent.studies.experiments.api import compare, report
 from tests.browser import browser, open_page  # noqa: F401
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.cli import main
-from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.formats import prism
 from rpl_agent.formats.drn import load_drn
 from rpl_agent.formats.export import write_uncertain

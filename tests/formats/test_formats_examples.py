@@ -27,7 +27,7 @@ def test_own_model(monkeypatch, capsys):
     assert "120 parameters" in out
 
 
-@pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
+@pytest.mark.filterwarnings("ignore::rpl_agent.core.errors.RPLWarning")
 def test_gymnasium_worlds(monkeypatch, capsys):
     out = run("gymnasium_worlds.py", "--episodes", "10", monkeypatch=monkeypatch, capsys=capsys)
     found = re.findall(r"certificate  ([\d.]+) \.\. ([\d.]+)\n.*policy ([\d.]+), optimum ([\d.]+)", out)

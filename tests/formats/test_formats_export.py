@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import rpl_envs
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Policy
 from rpl_agent.formats import prism
 from rpl_agent.formats.export import identifiers, write_policy, write_uncertain
-from rpl_agent.model import Policy
 from tests.reference.policies import read_csv
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"

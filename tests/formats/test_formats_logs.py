@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rpl_agent.errors import DataError, RPLWarning
-from rpl_agent.evidence.counts import SPLIT_MARKS, Counts
-from rpl_agent.evidence.repetition import fingerprints
+from rpl_agent.core.errors import DataError, RPLWarning
+from rpl_agent.core.evidence.counts import SPLIT_MARKS, Counts
+from rpl_agent.core.evidence.repetition import fingerprints
+from rpl_agent.core.model import build
 from rpl_agent.formats import log_sources, prism
 from rpl_agent.formats.logs import read_log, simulate_log
-from rpl_agent.model import build
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 HEADER = "level,broken,shift,action,next_level,next_broken,next_shift\n"

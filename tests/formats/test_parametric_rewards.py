@@ -13,18 +13,18 @@ import pytest
 
 import rpl_envs
 from rpl_agent import RPLAgent
-from rpl_agent.baselines import QLearning
 from rpl_agent.cli import main
-from rpl_agent.errors import DataError, ModelError, RPLWarning
-from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.core.errors import DataError, ModelError, RPLWarning
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Nature
+from rpl_agent.core.model.algebra.ranges import range_on_box
+from rpl_agent.core.relaxations.interval import Intervals, untied
+from rpl_agent.core.relaxations.umdp import UncertainMDP
+from rpl_agent.core.solver import solve, solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.export import write_uncertain
-from rpl_agent.model import Nature
-from rpl_agent.model.algebra.ranges import range_on_box
-from rpl_agent.pipeline import RELAXATIONS, Config, certify, true_value
-from rpl_agent.relaxations.interval import Intervals, untied
-from rpl_agent.relaxations.umdp import UncertainMDP
-from rpl_agent.solver import solve, solve_at
+from rpl_agent.guarantee.pipeline import RELAXATIONS, Config, certify, true_value
+from rpl_agent.studies.baselines import QLearning
 
 #: c stands in rewards only: no data say anything about it
 TEXT = """mdp

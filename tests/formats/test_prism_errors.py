@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rpl_agent.errors import ModelError, listed
+from rpl_agent.core.errors import ModelError, listed
+from rpl_agent.core.model import Objective, ParametricMDP
+from rpl_agent.core.model.building.unknown import hide_parameters
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.language.parser import parse_expression, parse_model, parse_properties
 from rpl_agent.formats.prism.properties.queries import unparse
-from rpl_agent.model import Objective, ParametricMDP
-from rpl_agent.model.building.unknown import hide_parameters
 
 HEAD = "mdp\nconst double p;\nconst int N = 3;\n"
 BODY = "module m\n  x : [0..N] init 0;\n  [a] x<N -> p : (x'=x+1) + 1-p : true;\n  [b] x=N -> true;\nendmodule\n"

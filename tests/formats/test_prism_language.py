@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from rpl_agent.cli import main
-from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.model import Kind, Nature, Objective, Sense
+from rpl_agent.core.model.objective import Unreached
+from rpl_agent.core.schema import jsonable, read
+from rpl_agent.core.solver import solve
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.explore import explorer
-from rpl_agent.model import Kind, Nature, Objective, Sense
-from rpl_agent.model.objective import Unreached
-from rpl_agent.schema import jsonable, read
-from rpl_agent.solver import solve
 
 WALK = """mdp
 module m

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import rpl_envs
-from rpl_agent.errors import RPLWarning
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.model import Polynomial
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.explore import explorer, lower
 from rpl_agent.formats.prism.explore.code import Bytecode, NotVectorisable
-from rpl_agent.model import Polynomial
 from tests.reference.coupled import exact_value
 from tests.reference.prism import build_slowly
 

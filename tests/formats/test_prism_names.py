@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpl_agent.errors import RPLWarning
+from rpl_agent.core.errors import RPLWarning
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.language.parser import statements
 

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from rpl_agent.cli import main
-from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model.polynomial import Polynomial
+from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.language.derived import DerivedParameters, Reciprocal, quotient_range
 from rpl_agent.formats.prism.language.grammar import NOWHERE
 from rpl_agent.formats.prism.language.parser import parse_expression, parse_model
 from rpl_agent.formats.prism.language.scope import link
 from rpl_agent.formats.prism.language.typed import evaluate
-from rpl_agent.model.polynomial import Polynomial
-from rpl_agent.pipeline import Config, certify, true_value
-from rpl_agent.solver import solve_at
+from rpl_agent.guarantee.pipeline import Config, certify, true_value
 
 BOX = {"p": (0.1, 0.9), "q": (0.2, 0.8)}
 #: the first two updates of a command; the third gets the rest

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rpl_agent.core.model import Nature
+from rpl_agent.core.relaxations.interval import Intervals, Point
+from rpl_agent.core.solver import solve
 from rpl_agent.formats import prism
 from rpl_agent.formats.export import write_uncertain
-from rpl_agent.model import Nature
-from rpl_agent.relaxations.interval import Intervals, Point
-from rpl_agent.solver import solve
 from tests.reference.domains import points_of
 
 stormpy = pytest.importorskip("stormpy", reason="the peer stormpy is not installed (extra 'peers')")

@@ -11,11 +11,11 @@ import pytest
 
 from rpl_agent import Nature, build, solve
 from rpl_agent.cli import main
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model.building.unknown import hide_parameters
+from rpl_agent.core.regions.blocks import factorisation
+from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.formats import prism
-from rpl_agent.likelihood.blocks import factorisation
-from rpl_agent.model.building.unknown import hide_parameters
-from rpl_agent.relaxations.interval import Point
 
 RING = """
 mdp

@@ -11,14 +11,14 @@ from scipy.optimize import minimize
 from scipy.special import betaln, gammaln, logsumexp
 
 from rpl_agent import Config, Objective, build, certify
-from rpl_agent.certificate import Certificate
-from rpl_agent.errors import RPLWarning
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood.estimate import edge
-from rpl_agent.likelihood.refutation import misspecification
-from rpl_agent.likelihood.refutation.alternatives import SHARE, Alternatives, Weights
-from rpl_agent.likelihood.refutation.misspecification import domain_rows, doubt, log_e_value
-from rpl_agent.model.domain import Domain
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model.domain import Domain
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.likelihood.estimate import edge
+from rpl_agent.guarantee.likelihood.refutation import misspecification
+from rpl_agent.guarantee.likelihood.refutation.alternatives import SHARE, Alternatives, Weights
+from rpl_agent.guarantee.likelihood.refutation.misspecification import domain_rows, doubt, log_e_value
 
 #: Refutation at δ = 0.001: its share of δ is 0.04 · δ.
 REFUTED = math.log(1.0 / (0.04 * 1e-3))

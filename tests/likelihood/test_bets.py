@@ -7,14 +7,21 @@ import numpy as np
 import pytest
 
 from rpl_agent import Config, Objective, certify
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.likelihood.bets import slabs as bets
-from rpl_agent.likelihood.bets.slabs import basis_of, derivatives, next_direction, payoffs, stake, value_gradient
-from rpl_agent.likelihood.region import likelihood_region
-from rpl_agent.model import Domain, Policy, Sense, build
-from rpl_agent.model.simulate import Simulator
-from rpl_agent.solver import solve_at
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Domain, Policy, Sense, build
+from rpl_agent.core.model.simulate import Simulator
+from rpl_agent.core.solver import solve_at
+from rpl_agent.guarantee.likelihood.bets import slabs as bets
+from rpl_agent.guarantee.likelihood.bets.slabs import (
+    basis_of,
+    derivatives,
+    next_direction,
+    payoffs,
+    stake,
+    value_gradient,
+)
+from rpl_agent.guarantee.likelihood.region import likelihood_region
 from tests.reference import bets as slow
 
 ALPHA, STEPS = 0.1, 6
@@ -167,8 +174,8 @@ def test_payoffs_that_look_ahead_win_on_average(make, theta):
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_gradient_is_that_of_the_optimum(name, kind, monkeypatch):
-    monkeypatch.setattr("rpl_agent.likelihood.bets.slabs.SWEEP_TOLERANCE", 1e-13)
-    monkeypatch.setattr("rpl_agent.likelihood.bets.slabs.TIE", 1e-12)
+    monkeypatch.setattr("rpl_agent.guarantee.likelihood.bets.slabs.SWEEP_TOLERANCE", 1e-13)
+    monkeypatch.setattr("rpl_agent.guarantee.likelihood.bets.slabs.TIE", 1e-12)
     make, theta = MODELS[name]
     model, objective, step = make(), OBJECTIVES[kind], 1e-4
     found = value_gradient(

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from benchmarks import bench_bets
-from rpl_agent.likelihood.bets import slabs as bets
+from rpl_agent.guarantee.likelihood.bets import slabs as bets
 
 WORLDS = [0, *(pytest.param(k, marks=pytest.mark.nightly) for k in range(1, len(bench_bets.WORLDS)))]
 

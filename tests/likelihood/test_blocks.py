@@ -9,24 +9,24 @@ import pytest
 
 import rpl_envs
 from rpl_agent import Config, Counts, Domain, Nature, Objective, RPLAgent, build, certify, hide_parameters, solve
-from rpl_agent.coupled.bounds import is_rectangular
-from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.evidence.intervals import anytime
-from rpl_agent.evidence.ledger import OF_A_TABLE, per_event, split_main
-from rpl_agent.likelihood import blocks as blocks_module
-from rpl_agent.likelihood.blocks import factorisation
-from rpl_agent.likelihood.estimate import point_estimate
-from rpl_agent.likelihood.polynomial.parameters import parameter_blocks
-from rpl_agent.likelihood.refutation.misspecification import log_e_value
-from rpl_agent.likelihood.region import likelihood_region
-from rpl_agent.model.expressions import DENSE_COLUMNS
-from rpl_agent.model.policy import Policy
-from rpl_agent.model.simulate import Simulator
-from rpl_agent.pipeline import CONFIDENCES, RELAXATIONS, uncertainty_from
-from rpl_agent.regions import Product
-from rpl_agent.regions.parameter_region import ParameterRegion
-from rpl_agent.relaxations.interval import Intervals, Point, expression_bounds
-from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.core.coupled.bounds import is_rectangular
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.evidence.intervals import anytime
+from rpl_agent.core.evidence.ledger import OF_A_TABLE, per_event, split_main
+from rpl_agent.core.model.expressions import DENSE_COLUMNS
+from rpl_agent.core.model.policy import Policy
+from rpl_agent.core.model.simulate import Simulator
+from rpl_agent.core.regions import Product
+from rpl_agent.core.regions.blocks import factorisation
+from rpl_agent.core.regions.parameter_region import ParameterRegion
+from rpl_agent.core.relaxations.interval import Intervals, Point, expression_bounds
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.guarantee.likelihood import blocks as blocks_module
+from rpl_agent.guarantee.likelihood.estimate import point_estimate
+from rpl_agent.guarantee.likelihood.polynomial.parameters import parameter_blocks
+from rpl_agent.guarantee.likelihood.refutation.misspecification import log_e_value
+from rpl_agent.guarantee.likelihood.region import likelihood_region
+from rpl_agent.guarantee.pipeline import CONFIDENCES, RELAXATIONS, uncertainty_from
 
 
 def chain(n: int, row, names) -> object:
@@ -375,7 +375,7 @@ def test_rows_of_joint_blocks_are_exact_in_a_model_without_cycles():
 def test_many_joint_rows_and_cycles_keep_their_hull(monkeypatch):
     counts = data(leaning(12), np.full(leaning(12).num_parameters, 0.8), 500, seed=5)
     assert isinstance(uncertainty_from(counts.pmdp, counts, Config()).relaxation, Intervals)
-    monkeypatch.setattr(sys.modules["rpl_agent.pipeline"], "QUERIED_ROWS", 5)
+    monkeypatch.setattr(sys.modules["rpl_agent.guarantee.pipeline"], "QUERIED_ROWS", 5)
     counts = data(ladder(9), np.full(9, 0.6), 500, seed=2)
     assert isinstance(uncertainty_from(counts.pmdp, counts, Config()).relaxation, Intervals)
 

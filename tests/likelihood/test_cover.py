@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from rpl_agent import Counts, build
-from rpl_agent.errors import RPLWarning
-from rpl_agent.likelihood import windows
-from rpl_agent.likelihood.chart import parameter_chart
-from rpl_agent.likelihood.polynomial import cover as cover_module
-from rpl_agent.likelihood.polynomial.cover import around, cover
-from rpl_agent.likelihood.polynomial.parameters import parameter_blocks
-from rpl_agent.likelihood.region import likelihood_region
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.guarantee.likelihood import windows
+from rpl_agent.guarantee.likelihood.chart import parameter_chart
+from rpl_agent.guarantee.likelihood.polynomial import cover as cover_module
+from rpl_agent.guarantee.likelihood.polynomial.cover import around, cover
+from rpl_agent.guarantee.likelihood.polynomial.parameters import parameter_blocks
+from rpl_agent.guarantee.likelihood.region import likelihood_region
 from tests.reference import cover as reference
 
 SAME = "(p*q+(1-p)*(1-q))"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from rpl_agent._core import core
-from rpl_agent.likelihood.chart import Observations, ParameterChart
-from rpl_agent.model.expressions import Reduction
+from rpl_agent.core.model.expressions import Reduction
+from rpl_agent.core.native import core
+from rpl_agent.guarantee.likelihood.chart import Observations, ParameterChart
 from tests.reference import likelihood as slow
 
 

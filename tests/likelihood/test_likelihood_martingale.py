@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from rpl_agent._core import core
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood import mixture, windows
-from rpl_agent.likelihood.chart import Observations, domain_chart, fit
-from rpl_agent.likelihood.mixture import Gaussian, Uniform, closed_form, expand, particle_set, particles
-from rpl_agent.model import Domain, build
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Domain, build
+from rpl_agent.core.native import core
+from rpl_agent.guarantee.likelihood import mixture, windows
+from rpl_agent.guarantee.likelihood.chart import Observations, domain_chart, fit
+from rpl_agent.guarantee.likelihood.mixture import Gaussian, Uniform, closed_form, expand, particle_set, particles
 from tests.reference import evidence as slow
 
 STEPS = 7

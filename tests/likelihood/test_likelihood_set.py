@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize
 
-from rpl_agent._core import core
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.ledger import WITHOUT_BETS, split_main
-from rpl_agent.likelihood import level_set as level_sets
-from rpl_agent.likelihood import windows
-from rpl_agent.likelihood.chart import Observations, domain_chart, fit, inverse_factor, parameter_chart
-from rpl_agent.likelihood.level_set import cut_directions
-from rpl_agent.likelihood.region import likelihood_region
-from rpl_agent.model import Domain, Policy, Simulator, build
-from rpl_agent.regions.intersection import Ellipsoid
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.ledger import WITHOUT_BETS, split_main
+from rpl_agent.core.model import Domain, Policy, Simulator, build
+from rpl_agent.core.native import core
+from rpl_agent.core.regions.intersection import Ellipsoid
+from rpl_agent.guarantee.likelihood import level_set as level_sets
+from rpl_agent.guarantee.likelihood import windows
+from rpl_agent.guarantee.likelihood.chart import Observations, domain_chart, fit, inverse_factor, parameter_chart
+from rpl_agent.guarantee.likelihood.level_set import cut_directions
+from rpl_agent.guarantee.likelihood.region import likelihood_region
 from tests.reference import evidence as slow
 from tests.reference.regions import coordinates_in
 
@@ -335,8 +335,8 @@ def test_no_data_and_one_step():
 
 
 def test_more_data_shrink_the_region_and_beat_the_intervals():
-    from rpl_agent.evidence.intervals import confidence_intervals
-    from rpl_agent.regions.lifting import build_region
+    from rpl_agent.core.evidence.intervals import confidence_intervals
+    from rpl_agent.core.regions.lifting import build_region
 
     widths = []
     for episodes in (100, 1000, 10000):

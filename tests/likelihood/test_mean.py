@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rpl_agent.errors import DataError
-from rpl_agent.likelihood.bets import mean
-from rpl_agent.likelihood.bets.mean import mean_interval
+from rpl_agent.core.errors import DataError
+from rpl_agent.guarantee.likelihood.bets import mean
+from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 
 DELTA = 0.1
 LAWS = {

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import (
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import (
     Block,
     Domain,
     ExpressionTable,
@@ -19,7 +19,7 @@ from rpl_agent.model import (
     restrict_domain,
     validate,
 )
-from rpl_agent.model.building import validation
+from rpl_agent.core.model.building import validation
 from rpl_envs import benchmark
 from tests.reference.domains import points_of
 

@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from rpl_agent.model.csr import best_rows, gather
+from rpl_agent.core.model.csr import best_rows, gather
 
 
 def test_gather_lists_the_entries_of_rows_one_after_the_other():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Domain, Kind, Nature, Objective, Policy, Sense, build
-from rpl_agent.schema import jsonable, read
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Domain, Kind, Nature, Objective, Policy, Sense, build
+from rpl_agent.core.schema import jsonable, read
 from tests.reference.domains import points_of
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import ExpressionTable, Polynomial
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import ExpressionTable, Polynomial
 from rpl_envs import benchmark
 
 NAMES = ("p", "q", "r")

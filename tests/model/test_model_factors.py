@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Domain, Polynomial, build
-from rpl_agent.model.algebra import factors as algebra_factors
-from rpl_agent.model.algebra.factors import divided_by_affine, factors
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Domain, Polynomial, build
+from rpl_agent.core.model.algebra import factors as algebra_factors
+from rpl_agent.core.model.algebra.factors import divided_by_affine, factors
+from rpl_agent.core.model.pmdp import ParametricMDP
 
 
 def model_of(domain: Domain, *texts: str) -> ParametricMDP:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rpl_agent import Objective, certify
-from rpl_agent.errors import ModelError
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Block, Domain, build, build_vectorized
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Block, Domain, build, build_vectorized
 
 
 class Move(Enum):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Polynomial, as_polynomial
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Polynomial, as_polynomial
 
 fractions = st.fractions(min_value=-3, max_value=3, max_denominator=60)
 monomials = st.dictionaries(st.sampled_from("pqr"), st.integers(1, 3), max_size=2).map(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpl_agent.model import Domain, ExpressionTable, Polynomial
-from rpl_agent.model.algebra import ranges
-from rpl_agent.model.building.validation import expression_range
+from rpl_agent.core.model import Domain, ExpressionTable, Polynomial
+from rpl_agent.core.model.algebra import ranges
+from rpl_agent.core.model.building.validation import expression_range
 
 PARAMETERS = ("p", "q", "r")
 

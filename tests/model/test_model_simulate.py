@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rpl_agent._core import core
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Policy, Simulator, build
-from rpl_agent.model.simulate import seed_state
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Policy, Simulator, build
+from rpl_agent.core.model.simulate import seed_state
+from rpl_agent.core.native import core
 from rpl_envs import benchmark
 
 
@@ -21,7 +21,7 @@ def branch(state):
 
 @pytest.fixture(scope="module")
 def pmdp():
-    from rpl_agent.model import Domain
+    from rpl_agent.core.model import Domain
 
     return build(
         0, branch, domain=Domain.box(["p", "q"]).with_simplex(), rewards={"r": lambda s, a: 3.0 if a == "b" else 1.0}

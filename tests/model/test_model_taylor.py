@@ -5,9 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rpl_agent.model import Polynomial
-from rpl_agent.model.algebra.ranges import taylor_table
-from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.core.model import Polynomial
+from rpl_agent.core.model.algebra.ranges import taylor_table
+from rpl_agent.core.model.expressions import ExpressionTable
 from tests.reference.cover import taylor_terms
 
 

@@ -16,9 +16,9 @@ from gymnasium.utils.env_checker import check_env
 from rpl_agent import RPLAgent, certify, check_model
 from rpl_agent.agent import EveryN
 from rpl_agent.cli import main
+from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.logs import simulate_log
-from rpl_agent.solver import solve_at
 
 ROOT = Path(__file__).resolve().parents[2]
 

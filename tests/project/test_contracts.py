@@ -1,4 +1,4 @@
-"""`rpl_agent.testing`: our own classes keep their contracts, and broken ones are found out."""
+"""`rpl_agent.guarantee.testing`: our own classes keep their contracts, and broken ones are found out."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from rpl_agent import RPLAgent
-from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
-from rpl_agent.confidence import IntervalSet, confidence_names, confidence_set
-from rpl_agent.model import Domain, Objective, Sense, build
-from rpl_agent.regions import Box, Ellipsoid, Image, Intersection, Polytope, Product, build_region
-from rpl_agent.regions.base import EllipsoidData, RegionKernel
-from rpl_agent.relaxations import Intervals, Point
-from rpl_agent.relaxations.interval import expression_wise, parameter_wise, tied, untied
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.testing import ContractError, check_agent, check_confidence_set, check_region, check_relaxation
+from rpl_agent.core.model import Domain, Objective, Sense, build
+from rpl_agent.core.regions import Box, Ellipsoid, Image, Intersection, Polytope, Product, build_region
+from rpl_agent.core.regions.base import EllipsoidData, RegionKernel
+from rpl_agent.core.relaxations import Intervals, Point
+from rpl_agent.core.relaxations.interval import expression_wise, parameter_wise, tied, untied
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.guarantee.confidence import IntervalSet, confidence_names, confidence_set
+from rpl_agent.guarantee.testing import ContractError, check_agent, check_confidence_set, check_region, check_relaxation
+from rpl_agent.studies.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
 
 SIMPLEX = Polytope(np.ones((1, 2)), np.ones(1), np.zeros(2), np.ones(2))
 BALL = Ellipsoid(np.full(2, 0.5), np.array([[4.0, 1.0], [1.0, 3.0]]), 0.1)
@@ -196,7 +196,7 @@ def test_our_agents_keep_the_contract(name):
     "algorithm", ["maskable-ppo", *(pytest.param(a, marks=pytest.mark.nightly) for a in ("dqn", "ppo"))]
 )  # dqn by day: tests/baselines/test_baselines_sb3.py
 def test_the_deep_agents_keep_the_contract(algorithm):
-    from rpl_agent.baselines.sb3 import SB3Agent
+    from rpl_agent.studies.baselines.sb3 import SB3Agent
 
     check_agent(lambda seed: SB3Agent(algorithm, seed=seed), episodes=20)
 

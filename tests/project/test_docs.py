@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from rpl_agent import confidence
 from rpl_agent.agent.loop import PROVED
 from rpl_agent.cli import main
+from rpl_agent.guarantee import confidence
 from tests.small_worlds import make_worlds_small
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -35,7 +35,10 @@ CROWDED = {
 #: Private names of other libraries, by file; none may be added.
 PRIVATE = {
     "rpl_agent/agent/world/observations.py": {"_max_episode_steps"},  # TimeLimit without a spec tells it nowhere else
-    "rpl_agent/baselines/sb3.py": {"_num_timesteps_at_start", "_total_timesteps"},  # schedules for budgets in episodes
+    "rpl_agent/studies/baselines/sb3.py": {
+        "_num_timesteps_at_start",
+        "_total_timesteps",
+    },  # schedules for budgets in episodes
 }
 #: Modules that their libraries do not document for use by others.
 INTERNAL = ("lark.parsers", "lark.lexer")

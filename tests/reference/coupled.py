@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 
-from rpl_agent.model import Domain, Objective, ParametricMDP, Policy, Sense, build
-from rpl_agent.model.polynomial import Polynomial
+from rpl_agent.core.model import Domain, Objective, ParametricMDP, Policy, Sense, build
+from rpl_agent.core.model.polynomial import Polynomial
 from tests.reference.solver import chain_value
 
 GOAL, TRAP = "goal", "trap"

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from rpl_agent.likelihood.level_set import LevelSet
-from rpl_agent.model.algebra.ranges import taylor_shifts
-from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.core.model.algebra.ranges import taylor_shifts
+from rpl_agent.core.model.expressions import ExpressionTable
+from rpl_agent.guarantee.likelihood.level_set import LevelSet
 
 FLATTEST = 1e-4
 

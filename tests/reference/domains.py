@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.model import Domain
+from rpl_agent.core.model import Domain
 
 
 def points_of(domain: Domain, rng: np.random.Generator, n: int) -> np.ndarray:

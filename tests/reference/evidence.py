@@ -7,7 +7,7 @@ from math import inf, lgamma, log, pi
 
 import numpy as np
 
-from rpl_agent.model import Polynomial
+from rpl_agent.core.model import Polynomial
 
 
 def pooled(pmdp, transitions):

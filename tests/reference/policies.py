@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rpl_agent.model import ParametricMDP
+from rpl_agent.core.model import ParametricMDP
 
 
 def read_csv(path: Path, pmdp: ParametricMDP) -> np.ndarray:

@@ -12,15 +12,15 @@ from random import Random
 
 import numpy as np
 
-from rpl_agent.coupled.bounds import coupled_bounds
-from rpl_agent.likelihood.bets.slabs import ValueSlab, curved_rows
-from rpl_agent.model import Nature, Objective, ParametricMDP, Polynomial, Sense
-from rpl_agent.model.unused import used_parameters, without_unused
-from rpl_agent.regions import Box, Ellipsoid, Intersection, Polytope
-from rpl_agent.regions.base import Region
-from rpl_agent.regions.parameter_region import ParameterRegion
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve_both
+from rpl_agent.core.coupled.bounds import coupled_bounds
+from rpl_agent.core.model import Nature, Objective, ParametricMDP, Polynomial, Sense
+from rpl_agent.core.model.unused import used_parameters, without_unused
+from rpl_agent.core.regions import Box, Ellipsoid, Intersection, Polytope
+from rpl_agent.core.regions.base import Region
+from rpl_agent.core.regions.parameter_region import ParameterRegion
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver import solve_both
+from rpl_agent.guarantee.likelihood.bets.slabs import ValueSlab, curved_rows
 from tests.reference.fuzz import Dice, Tally, above, below, objectives, question_of, random_policy, values_of
 from tests.reference.oracle import best_values
 from tests.reference.random_models import Sample, skeleton

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import product
 
+from rpl_agent.core.model import Domain, ParametricMDP, Polynomial, build
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import evaluate
-from rpl_agent.model import Domain, ParametricMDP, Polynomial, build
 
 
 def build_slowly(program: Program, domain: Domain, action_names: tuple[str, ...]) -> ParametricMDP:

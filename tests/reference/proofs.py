@@ -20,17 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent import checker
-from rpl_agent.certificate import Certificate
-from rpl_agent.errors import ModelError
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Nature, Objective, ParametricMDP, Sense
-from rpl_agent.model.polynomial import Polynomial
-from rpl_agent.pipeline import Config, certify
-from rpl_agent.proof import prove
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Nature, Objective, ParametricMDP, Sense
+from rpl_agent.core.model.polynomial import Polynomial
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve
+from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.proof import prove
 from tests.reference import polynomials
 from tests.reference.fuzz import SIGNED, Dice, Tally, above, below, objectives, question_of, random_policy, values_of
 from tests.reference.oracle import Number, Undefined, best_values

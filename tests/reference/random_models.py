@@ -9,15 +9,15 @@ from random import Random
 
 import numpy as np
 
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.pmdp import ParametricMDP, Reward
-from rpl_agent.model.polynomial import Polynomial
-from rpl_agent.regions import Box, Ellipsoid, Intersection, Polytope
-from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.core.model.domain import Domain
+from rpl_agent.core.model.expressions import ExpressionTable
+from rpl_agent.core.model.objective import Sense
+from rpl_agent.core.model.pmdp import ParametricMDP, Reward
+from rpl_agent.core.model.polynomial import Polynomial
+from rpl_agent.core.regions import Box, Ellipsoid, Intersection, Polytope
+from rpl_agent.core.relaxations import Intervals
+from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.relaxations.rectangular import Rectangular
 from tests.reference.oracle import Distribution
 
 TINY = Fraction(1e-300)

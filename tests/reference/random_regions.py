@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.polynomial import Polynomial
-from rpl_agent.regions import Box, Image, Polytope, Product, Region, build_region
-from rpl_agent.regions.product import Hull
-from rpl_agent.relaxations.base import INTERVAL
-from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.core.model.pmdp import ParametricMDP
+from rpl_agent.core.model.polynomial import Polynomial
+from rpl_agent.core.regions import Box, Image, Polytope, Product, Region, build_region
+from rpl_agent.core.regions.product import Hull
+from rpl_agent.core.relaxations.base import INTERVAL
+from rpl_agent.core.relaxations.rectangular import Rectangular
 from tests.reference.oracle import Distribution
 from tests.reference.random_models import Sample, Uncompiled, interval_corners, skeleton, value_at
 

@@ -7,10 +7,10 @@ from itertools import combinations, product
 
 import numpy as np
 
-from rpl_agent.model import Domain, ParametricMDP, Polynomial, build
-from rpl_agent.model.unused import used_parameters
-from rpl_agent.regions.base import Region
-from rpl_agent.regions.parameter_region import ParameterRegion
+from rpl_agent.core.model import Domain, ParametricMDP, Polynomial, build
+from rpl_agent.core.model.unused import used_parameters
+from rpl_agent.core.regions.base import Region
+from rpl_agent.core.regions.parameter_region import ParameterRegion
 
 
 def exact_minimum(A, b, lower, upper, c) -> Fraction | None:

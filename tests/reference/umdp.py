@@ -8,12 +8,12 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
 
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.regions.base import Region
-from rpl_agent.regions.intersection import Intersection
-from rpl_agent.regions.polytope import Polytope
-from rpl_agent.relaxations.interval import expression_bounds
-from rpl_agent.relaxations.umdp import UncertainMDP
+from rpl_agent.core.model.pmdp import ParametricMDP
+from rpl_agent.core.regions.base import Region
+from rpl_agent.core.regions.intersection import Intersection
+from rpl_agent.core.regions.polytope import Polytope
+from rpl_agent.core.relaxations.interval import expression_bounds
+from rpl_agent.core.relaxations.umdp import UncertainMDP
 
 
 def to_umdp(pmdp: ParametricMDP, region: Region, slack: float = 1e-12) -> UncertainMDP:

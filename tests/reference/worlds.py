@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction as F
 
-from rpl_agent.model import ParametricMDP, Polynomial, build
+from rpl_agent.core.model import ParametricMDP, Polynomial, build
 
 P = Polynomial.parameter
 

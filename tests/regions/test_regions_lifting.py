@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Domain, Polynomial, build
-from rpl_agent.regions import Image, Polytope, build_region, domain_region, lifting
-from rpl_agent.regions.lifting import initial_bounds, linear_chart, mccormick_rows, relax
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Domain, Polynomial, build
+from rpl_agent.core.regions import Image, Polytope, build_region, domain_region, lifting
+from rpl_agent.core.regions.lifting import initial_bounds, linear_chart, mccormick_rows, relax
 from tests.reference.domains import points_of
 from tests.reference.regions import affine_model, intervals_around, polynomial_model
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpl_agent.errors import ModelError
-from rpl_agent.plotting.region import outline, parameter_support, plot_region
-from rpl_agent.regions import Polytope, build_region
+from rpl_agent.agent.output.plotting.region import outline, parameter_support, plot_region
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.regions import Polytope, build_region
 from tests.reference.domains import points_of
 from tests.reference.regions import affine_model, intervals_around, polynomial_model
 
@@ -53,9 +53,9 @@ def test_nothing_to_draw_is_an_error(tmp_path):
 
 def test_a_policy_map_has_one_symbol_per_action():
     """An action was "u" in one cell and "↑" in another, without a legend."""
-    from rpl_agent.model import Objective, build
-    from rpl_agent.plotting.policy_map import policy_map
-    from rpl_agent.solver import solve_at
+    from rpl_agent.agent.output.plotting.policy_map import policy_map
+    from rpl_agent.core.model import Objective, build
+    from rpl_agent.core.solver import solve_at
 
     moves = {"up": (0, 1), "right": (1, 0)}
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from rpl_agent._core import core
-from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.regions import Box, Ellipsoid, Image, Intersection, Polytope, Product
-from rpl_agent.regions.lp import LinearProgram
-from rpl_agent.regions.vertex_graph import VertexGraph
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.native import core
+from rpl_agent.core.regions import Box, Ellipsoid, Image, Intersection, Polytope, Product
+from rpl_agent.core.regions.lp import LinearProgram
+from rpl_agent.core.regions.vertex_graph import VertexGraph
 from tests.reference.regions import exact_minimum
 
 

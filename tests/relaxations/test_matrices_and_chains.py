@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Nature, Objective, Policy
+from rpl_agent.core.relaxations.umdp import UncertainMDP
+from rpl_agent.core.solver import solve, solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.export import write_uncertain
-from rpl_agent.model import Nature, Objective, Policy
-from rpl_agent.relaxations.umdp import UncertainMDP
-from rpl_agent.solver import solve, solve_at
 
 # action 0 gambles in state 0, action 1 is safe but slow; states 1 (won) and 2 (lost) absorb
 LOWER = np.array([[[0, 0.5, 0.3], [0, 1, 0], [0, 0, 1]], [[0.7, 0.1, 0.0], [0, 0, 0], [0, 0, 0]]])

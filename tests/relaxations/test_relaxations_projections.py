@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpl_agent.errors import ModelError
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Domain, Nature, Objective, Polynomial, Sense, build
-from rpl_agent.model.algebra.ranges import range_on_box
-from rpl_agent.pipeline import Config, certify
-from rpl_agent.plotting.region import parameter_support
-from rpl_agent.regions import Box, Ellipsoid, Intersection, Polytope, build_region
-from rpl_agent.relaxations.interval import (
+from rpl_agent.agent.output.plotting.region import parameter_support
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Domain, Nature, Objective, Polynomial, Sense, build
+from rpl_agent.core.model.algebra.ranges import range_on_box
+from rpl_agent.core.regions import Box, Ellipsoid, Intersection, Polytope, build_region
+from rpl_agent.core.relaxations.interval import (
     Intervals,
     expression_bounds,
     expression_wise,
@@ -24,8 +23,9 @@ from rpl_agent.relaxations.interval import (
     parameter_wise,
     tied,
 )
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver import solve
+from rpl_agent.guarantee.pipeline import Config, certify
 from tests.reference.domains import points_of
 from tests.reference.regions import affine_model, intervals_around, polynomial_model
 
@@ -245,7 +245,7 @@ def test_range_on_box_encloses_and_is_exact_for_multilinear(seed, degree):
 
 
 def test_monomial_bounds_enclose_where_bernstein_is_too_large(monkeypatch):
-    from rpl_agent.model.algebra import ranges
+    from rpl_agent.core.model.algebra import ranges
 
     pmdp = polynomial_model(4, 4)
     tight = range_on_box(pmdp.table, np.array([0.2, 0.1]), np.array([0.5, 0.6]))

@@ -8,13 +8,13 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from rpl_agent import Counts, certify
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Nature, Objective, Sense, validate
-from rpl_agent.regions import build_region
-from rpl_agent.relaxations.interval import expression_wise
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.relaxations.umdp import UncertainMDP, to_pmdp
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Nature, Objective, Sense, validate
+from rpl_agent.core.regions import build_region
+from rpl_agent.core.relaxations.interval import expression_wise
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.relaxations.umdp import UncertainMDP, to_pmdp
+from rpl_agent.core.solver import solve
 from tests.reference.domains import points_of
 from tests.reference.regions import affine_model, intervals_around
 from tests.reference.umdp import contains, is_rectangular, to_umdp
@@ -126,7 +126,7 @@ def test_coupled_round_trip_keeps_the_ranges():
 
 
 def test_independent_parameters_give_a_rectangular_umdp():
-    from rpl_agent.model import Domain, Polynomial, build
+    from rpl_agent.core.model import Domain, Polynomial, build
 
     a, b = Polynomial.parameter("a"), Polynomial.parameter("b")
     rows = {0: {1: a, 2: 1 - a}, 1: {2: b, 0: 1 - b}, 2: {2: 1}}

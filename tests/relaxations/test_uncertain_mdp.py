@@ -9,7 +9,7 @@ import pytest
 
 from rpl_agent import Config, Counts, Nature, Objective, UncertainMDP, build, certify, solve
 from rpl_agent.cli import main
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 from rpl_agent.formats.drn import load_drn, read_drn
 from rpl_agent.formats.export import write_uncertain
 

@@ -14,10 +14,10 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from benchmarks import bench_solver
+from rpl_agent.core.model import Nature, Objective, Sense
+from rpl_agent.core.relaxations import Intervals
+from rpl_agent.core.solver import solve
 from rpl_agent.formats.export import write_uncertain
-from rpl_agent.model import Nature, Objective, Sense
-from rpl_agent.relaxations import Intervals
-from rpl_agent.solver import solve
 from rpl_envs.benchmark import benchmark
 from tests.reference.solver import interval_model
 

@@ -9,10 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rpl_agent.errors import RPLWarning
-from rpl_agent.model import Nature, Objective, Policy, Sense
-from rpl_agent.relaxations import Intervals
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.model import Nature, Objective, Policy, Sense
+from rpl_agent.core.relaxations import Intervals
+from rpl_agent.core.solver import solve
 from tests.reference.random_models import Uncompiled
 from tests.reference.solver import interval_model
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpl_agent.model import Nature, Objective, Policy, Sense
-from rpl_agent.relaxations import Intervals
-from rpl_agent.solver import solve
+from rpl_agent.core.model import Nature, Objective, Policy, Sense
+from rpl_agent.core.relaxations import Intervals
+from rpl_agent.core.solver import solve
 from tests.reference.solver import exact_randomised, exact_values, interval_model, row_extremum
 
 SIXTEENTHS = 16

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from rpl_agent import build
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Nature, Objective, Sense
-from rpl_agent.pipeline import Config, certify
-from rpl_agent.regions import Polytope
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Nature, Objective, Sense
+from rpl_agent.core.regions import Polytope
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver import solve
+from rpl_agent.guarantee.pipeline import Config, certify
 from tests.reference.random_models import Uncompiled
 
 #: A coin decides which parameter is played: half of the mass leaves {a, b}, but in the hull of a's row a and b may have

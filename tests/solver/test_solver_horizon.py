@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from rpl_agent.model import Nature, Objective, Sense
-from rpl_agent.solver.check import SMALLEST
-from rpl_agent.solver.operator import step_images
-from rpl_agent.solver.problem import Problem
-from rpl_agent.solver.solve import horizon_side
+from rpl_agent.core.model import Nature, Objective, Sense
+from rpl_agent.core.solver.check import SMALLEST
+from rpl_agent.core.solver.operator import step_images
+from rpl_agent.core.solver.problem import Problem
+from rpl_agent.core.solver.solve import horizon_side
 from tests.reference.fuzz import Dice
 from tests.reference.random_models import interval_sample
 

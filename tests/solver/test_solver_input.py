@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.model import Nature, Objective, Policy
-from rpl_agent.model.pmdp import MDP
-from rpl_agent.relaxations import Intervals, Point
-from rpl_agent.solver import solve
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.model import Nature, Objective, Policy
+from rpl_agent.core.model.pmdp import MDP
+from rpl_agent.core.relaxations import Intervals, Point
+from rpl_agent.core.solver import solve
 from tests.reference.solver import interval_model
 
 HALF = (Fraction(1, 2), Fraction(1, 2))

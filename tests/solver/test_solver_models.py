@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import rpl_envs  # noqa: F401
-from rpl_agent.model import Nature, Objective, Sense, build
-from rpl_agent.regions.base import Box, EllipsoidData
-from rpl_agent.regions.polytope_data import empty_polytope_data
-from rpl_agent.relaxations import CompiledRelaxation, Intervals, Point
-from rpl_agent.relaxations.base import ELLIPSOID, POLYTOPE, RowForms, compiled_set
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve, solve_both
-from rpl_agent.solver.operator import images, row_bounds
-from rpl_agent.solver.problem import Problem
+from rpl_agent.core.model import Nature, Objective, Sense, build
+from rpl_agent.core.regions.base import Box, EllipsoidData
+from rpl_agent.core.regions.polytope_data import empty_polytope_data
+from rpl_agent.core.relaxations import CompiledRelaxation, Intervals, Point
+from rpl_agent.core.relaxations.base import ELLIPSOID, POLYTOPE, RowForms, compiled_set
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver import solve, solve_both
+from rpl_agent.core.solver.operator import images, row_bounds
+from rpl_agent.core.solver.problem import Problem
 from rpl_envs.benchmark import INSTANCES, benchmark
 from tests.reference.solver import interval_model
 
@@ -221,9 +221,9 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     world = benchmark("Engagement-50")
     found, values = [], np.random.default_rng(0).random(world.pmdp.num_states)
     problem = Problem.of(around(world.pmdp, world.theta, 0.1), world.objective, Nature.ADVERSARIAL, None)
-    monkeypatch.setattr("rpl_agent.relaxations.base.WORTH_A_THREAD", 10)
+    monkeypatch.setattr("rpl_agent.core.relaxations.base.WORTH_A_THREAD", 10)
     for count in (1, 2, 3, 64):
-        monkeypatch.setattr("rpl_agent.relaxations.base.threads", lambda count=count: count)
+        monkeypatch.setattr("rpl_agent.core.relaxations.base.threads", lambda count=count: count)
         assert problem.scratch().threads == count
         found.append((row_bounds(problem, values, True), *images(problem, values, False, None)))
     for other in found[1:]:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpl_agent._core import core, read_only
-from rpl_agent.model import Nature, Objective, Sense
-from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations.base import row_arrays
-from rpl_agent.solver import solve
-from rpl_agent.solver.graph import graph_bounds
+from rpl_agent.core.model import Nature, Objective, Sense
+from rpl_agent.core.native import core, read_only
+from rpl_agent.core.relaxations import Intervals
+from rpl_agent.core.relaxations.base import row_arrays
+from rpl_agent.core.solver import solve
+from rpl_agent.core.solver.graph import graph_bounds
 from tests.reference.solver import exact_values, interval_model
 from tests.solver.test_solver_exact import OBJECTIVES
 

@@ -12,14 +12,14 @@ import pytest
 import scipy
 
 from rpl_agent import Objective, build
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Nature, Policy, Sense, Unreached
-from rpl_agent.model.algebra.ranges import range_on_box
-from rpl_agent.regions import Box
-from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve, solve_at
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Nature, Policy, Sense, Unreached
+from rpl_agent.core.model.algebra.ranges import range_on_box
+from rpl_agent.core.regions import Box
+from rpl_agent.core.relaxations import Intervals
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver import solve, solve_at
 from tests.reference import fuzz
 from tests.reference.random_models import Uncompiled
 from tests.reference.solver import interval_model

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rpl_agent.model import ParametricMDP
+from rpl_agent.core.model import ParametricMDP
 from rpl_envs.rendering.canvas import BLUE, FAINT, GREEN, GRID, INK, RED, WHITE, Canvas, Color, Point
 from rpl_envs.rendering.scene import columns, window
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 
 Color = tuple[int, int, int]
 Point = tuple[float, float]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rpl_agent.model import ParametricMDP
+from rpl_agent.core.model import ParametricMDP
 from rpl_envs.rendering.canvas import FAINT, GREEN, INK, RED, WHITE, YELLOW, Canvas, Color, Point
 from rpl_envs.rendering.scene import columns, window
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rpl_agent.model import ParametricMDP
+from rpl_agent.core.model import ParametricMDP
 from rpl_envs.rendering.canvas import (
     BLUE,
     FAINT,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rpl_agent.model import ParametricMDP
+from rpl_agent.core.model import ParametricMDP
 from rpl_envs.rendering.canvas import FAINT, INK, Canvas
 
 

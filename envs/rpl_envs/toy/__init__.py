@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from rpl_agent.model import Binding
+from rpl_agent.core.model import Binding
 
 #: Class of a world -> the module that binds it, and what its documentation calls its actions, in their order.
 WORLDS = {

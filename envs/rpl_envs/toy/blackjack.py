@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from rpl_agent.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build, paying
+from rpl_agent.core.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build, paying
 from rpl_envs.toy.grid import Row
 
 OVER = "over"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rpl_agent.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build, paying
+from rpl_agent.core.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build, paying
 from rpl_envs.toy.grid import Cell, Row, slipping
 
 MOVES = {"up": (-1, 0), "right": (0, 1), "down": (1, 0), "left": (0, -1)}  # in the order of CliffWalking's actions

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build
 from rpl_envs.toy.grid import Cell, Row, slipping
 
 #: What Gymnasium pays for entering a goal, a hole and ice.

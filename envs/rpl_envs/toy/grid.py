@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rpl_agent.model import Polynomial
+from rpl_agent.core.model import Polynomial
 
 Cell = tuple[int, int]
 Row = dict[Any, Polynomial]  # successor -> probability

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Binding, Domain, Objective, Polynomial, build, paying
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Binding, Domain, Objective, Polynomial, build, paying
 
 #: Up to this many parameters the agent's own default is the best method.
 FEW = 6

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rpl_agent.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build
+from rpl_agent.core.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build
 from rpl_envs.toy.frozen_lake import map_of
 from rpl_envs.toy.grid import Row
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpl_agent.agent.storage.checkpoint import write_text
-from rpl_agent.certificate import Certificate
-from rpl_agent.errors import RPLWarning
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import ParametricMDP
-from rpl_agent.proof import as_proved, proof_path, prove, write_proof
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import ParametricMDP
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.proof import as_proved, proof_path, prove, write_proof
 
 if TYPE_CHECKING:
     from rpl_agent.agent.output.events import TensorBoardWriter  # imports tensorboard

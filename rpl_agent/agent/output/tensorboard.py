@@ -11,12 +11,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.agent.callbacks import BaseCallback
+from rpl_agent.agent.output.plotting import policy_map
+from rpl_agent.agent.output.plotting.region import region_figure
 from rpl_agent.agent.schedule import schedule_to_dict
-from rpl_agent.plotting import policy_map
-from rpl_agent.plotting.region import region_figure
 
 if TYPE_CHECKING:
-    from rpl_agent.certificate import Certificate
+    from rpl_agent.guarantee.certificate import Certificate
 
 #: Seconds between two pictures while a run goes on: drawing one takes longer than certifying. A run that is over sooner
 #: has none of them here; `rpl report` and `rpl plot-region` draw them.

@@ -18,8 +18,8 @@ import numpy as np
 
 from rpl_agent.agent.output.logger import CSVWriter, Logger
 from rpl_agent.agent.session import Session, require
-from rpl_agent.certificate import Certificate
-from rpl_agent.model import Sense
+from rpl_agent.core.model import Sense
+from rpl_agent.guarantee.certificate import Certificate
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

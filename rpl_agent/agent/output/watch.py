@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
 from rpl_agent.agent.world.observations import Env
-from rpl_agent.errors import ModelError
-from rpl_agent.schema import jsonable
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.schema import jsonable
 
 #: Default frames per second.
 FPS = 4.0

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.schedule import NEVER, Limits
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.repetition import EpisodeCodes, RepetitionTest
-from rpl_agent.model import ParametricMDP, Policy
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.repetition import EpisodeCodes, RepetitionTest
+from rpl_agent.core.model import ParametricMDP, Policy
 
 #: Steps before the first test for repetitions; then after a quarter more, and before every certificate.
 FIRST_LOOK = 64

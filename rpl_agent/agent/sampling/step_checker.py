@@ -19,8 +19,8 @@ from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.observations import StateReader
 from rpl_agent.agent.world.plays import finished, gains, over_at_once
-from rpl_agent.errors import DataError, RPLWarning
-from rpl_agent.model import Objective, Policy, Sense
+from rpl_agent.core.errors import DataError, RPLWarning
+from rpl_agent.core.model import Objective, Policy, Sense
 
 Where = Callable[[], str]
 #: Types of observations whose values never change, and the most observed steps to remember.

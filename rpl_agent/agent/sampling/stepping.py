@@ -26,8 +26,8 @@ from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
 from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
 from rpl_agent.agent.world.observations import Env, is_vector, part
-from rpl_agent.errors import ModelError
-from rpl_agent.model.states import canonical
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model.states import canonical
 
 #: After the first Ctrl-C an episode may run to its end for this long; then it is cut after the current step.
 GRACE_SECONDS = 2.0

@@ -28,9 +28,9 @@ from rpl_agent.agent.schedule import NEVER
 from rpl_agent.agent.world.attach import Attachment
 from rpl_agent.agent.world.observations import attribute
 from rpl_agent.agent.world.plays import finished, gains
-from rpl_agent.errors import DataError, ModelError, RPLWarning
-from rpl_agent.model import Objective, Sense, Simulator
-from rpl_agent.model.simulate import seed_state
+from rpl_agent.core.errors import DataError, ModelError, RPLWarning
+from rpl_agent.core.model import Objective, Sense, Simulator
+from rpl_agent.core.model.simulate import seed_state
 
 #: Steps per call of the compiled simulator, so that interrupts and the live view wait a fraction of a second.
 CHUNK_STEPS = 200_000

@@ -33,9 +33,9 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent import schema
-from rpl_agent.errors import DataError, ModelError, RPLWarning
-from rpl_agent.schema import jsonable
+from rpl_agent.core import schema
+from rpl_agent.core.errors import DataError, ModelError, RPLWarning
+from rpl_agent.core.schema import jsonable
 
 CHECKPOINT = "checkpoint.zip"
 

@@ -24,13 +24,13 @@ from rpl_agent.agent.sampling.stream import set_generator
 from rpl_agent.agent.schedule import Limits, Schedule, schedule_from_dict, schedule_to_dict
 from rpl_agent.agent.session import Clock, Session, SessionRecord
 from rpl_agent.agent.storage.checkpoint import CheckpointError
-from rpl_agent.errors import DataError, ModelError
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import ExpressionTable, Objective, ParametricMDP, Policy, StateIndex
-from rpl_agent.model.states import START, Paid
-from rpl_agent.pipeline import Config, Solutions
-from rpl_agent.schema import UNREADABLE, Positive, Share, Whole, jsonable, read
-from rpl_agent.solver.solution import Solution
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import ExpressionTable, Objective, ParametricMDP, Policy, StateIndex
+from rpl_agent.core.model.states import START, Paid
+from rpl_agent.core.schema import UNREADABLE, Positive, Share, Whole, jsonable, read
+from rpl_agent.core.solver.solution import Solution
+from rpl_agent.guarantee.pipeline import Config, Solutions
 
 Arrays = dict[str, np.ndarray]
 

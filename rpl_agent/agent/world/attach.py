@@ -49,10 +49,10 @@ from rpl_agent.agent.world.plays import (
     reward_tolerance,
     with_certain_end,
 )
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Binding, Kind, Objective, ParametricMDP
-from rpl_agent.model.building.builder import whole_numbers
-from rpl_agent.solver.problem import require_end
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Binding, Kind, Objective, ParametricMDP
+from rpl_agent.core.model.building.builder import whole_numbers
+from rpl_agent.core.solver.problem import require_end
 
 #: A user's mapping: action of the model (as it was written, or its name) -> its number in the environment.
 ActionToEnv = Mapping[Any, int]

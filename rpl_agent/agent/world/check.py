@@ -21,11 +21,11 @@ import numpy as np
 from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import Env, is_vector, name_of, time_limit
 from rpl_agent.agent.world.plays import finished, over_at_once
-from rpl_agent.errors import ModelError
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood.estimate import point_estimate
-from rpl_agent.model import Objective, ParametricMDP
-from rpl_agent.model.states import canonical
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Objective, ParametricMDP
+from rpl_agent.core.model.states import canonical
+from rpl_agent.guarantee.likelihood.estimate import point_estimate
 
 #: Report frequencies that deviate from the declared ones by more than this many standard errors.
 FAR = 5.0
@@ -240,7 +240,7 @@ Then: rpl check {file}:make, and rpl train {file}:make
 {make}
 
 from rpl_agent import Domain, Objective, build
-from rpl_agent.model import paying
+from rpl_agent.core.model import paying
 
 #: state -> action -> (successor, reward, probability); {over!r} is the end of an episode
 ROWS = {{

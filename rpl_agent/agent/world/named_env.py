@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from rpl_agent.agent.world.observations import make_registered
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 
 #: Keywords that a factory may return beside the environment.
 KEYWORDS = ("pmdp", "objective", "observation_to_state", "action_to_env", "horizon", "check_rewards", "end")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import Binding, ParametricMDP, StateIndex
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Binding, ParametricMDP, StateIndex
 
 if TYPE_CHECKING:
     import gymnasium as gym

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.model import Kind, Objective, ParametricMDP, Sense, Task, gather, reached
-from rpl_agent.model.building.validation import reachable
-from rpl_agent.model.simulate import absorbing_states
+from rpl_agent.core.model import Kind, Objective, ParametricMDP, Sense, Task, gather, reached
+from rpl_agent.core.model.building.validation import reachable
+from rpl_agent.core.model.simulate import absorbing_states
 
 #: Transitions to examine before assuming that a limit cuts plays; a spurious note is harmless.
 MOST_WORK = 20_000_000

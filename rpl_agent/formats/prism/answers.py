@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from rpl_agent.coupled.region import (
+from rpl_agent.core.coupled.region import (
     DEFAULT_BOXES,
     NOT_DECIDED,
     Partition,
@@ -22,15 +22,15 @@ from rpl_agent.coupled.region import (
     partition,
     solve_region,
 )
-from rpl_agent.errors import ModelError, RPLWarning, listed
+from rpl_agent.core.errors import ModelError, RPLWarning, listed
+from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Reward, Sense, Unreached, range_on_box
+from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.relaxations.interval import Intervals, Point
+from rpl_agent.core.solver import solve
+from rpl_agent.core.solver.solution import Solution
 from rpl_agent.formats.prism.language.syntax import Property
 from rpl_agent.formats.prism.properties.queries import Query
 from rpl_agent.formats.prism.reader import PrismModel
-from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Reward, Sense, Unreached, range_on_box
-from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.interval import Intervals, Point
-from rpl_agent.solver import solve
-from rpl_agent.solver.solution import Solution
 
 YES, NO = "yes", "no"
 

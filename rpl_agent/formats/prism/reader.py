@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent.errors import ModelError, RPLWarning, listed
+from rpl_agent.core.errors import ModelError, RPLWarning, listed
+from rpl_agent.core.model import Domain, Objective, ParametricMDP, Reward, restrict_domain, validate
+from rpl_agent.core.model.building.unknown import hide_parameters
+from rpl_agent.core.model.building.validation import TOLERANCE, expression_range, hint, messages, normalised, tell
+from rpl_agent.core.relaxations.interval import Intervals
+from rpl_agent.core.solver.problem import require_end
 from rpl_agent.formats.prism.explore.assemble import assemble, row_position
 from rpl_agent.formats.prism.explore.explorer import Graph, Progress, explore, expressions
 from rpl_agent.formats.prism.explore.lower import Machine, initial_states
@@ -34,14 +39,9 @@ from rpl_agent.formats.prism.language.scope import Number, Program
 from rpl_agent.formats.prism.language.typed import Node
 from rpl_agent.formats.prism.language.unknown import COMMANDS, ROWS, link_unknown, parameter_domain
 from rpl_agent.formats.prism.properties.queries import Query, query_of
-from rpl_agent.model import Domain, Objective, ParametricMDP, Reward, restrict_domain, validate
-from rpl_agent.model.building.unknown import hide_parameters
-from rpl_agent.model.building.validation import TOLERANCE, expression_range, hint, messages, normalised, tell
-from rpl_agent.relaxations.interval import Intervals
-from rpl_agent.solver.problem import require_end
 
 if TYPE_CHECKING:
-    from rpl_agent.relaxations.umdp import UncertainMDP
+    from rpl_agent.core.relaxations.umdp import UncertainMDP
 
 
 @dataclass
@@ -80,7 +80,7 @@ class PrismModel:
 
     def uncertain(self, theta: np.ndarray | None = None) -> UncertainMDP:
         """An interval model as an uncertain MDP, at parameters or for the widest intervals over their domain."""
-        from rpl_agent.relaxations.umdp import UncertainMDP
+        from rpl_agent.core.relaxations.umdp import UncertainMDP
 
         if self.bounds is None:
             raise PrismError("this model has no intervals", NOWHERE, self.source)

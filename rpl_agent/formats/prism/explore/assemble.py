@@ -13,6 +13,9 @@ from math import floor
 
 import numpy as np
 
+from rpl_agent.core.model import Domain, ExpressionTable, ParametricMDP, Polynomial, Reward
+from rpl_agent.core.model.pmdp import Spread
+from rpl_agent.core.model.polynomial import outward
 from rpl_agent.formats.prism.explore.code import column_of
 from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph
 from rpl_agent.formats.prism.explore.lower import Machine
@@ -20,9 +23,6 @@ from rpl_agent.formats.prism.explore.probability import IntervalBounds, Pool, pr
 from rpl_agent.formats.prism.language.derived import Box, exact_box, quotient_range
 from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.scope import Program, RewardItem
-from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Polynomial, Reward
-from rpl_agent.model.pmdp import Spread
-from rpl_agent.model.polynomial import outward
 
 
 @dataclass
@@ -70,7 +70,7 @@ class RewardTable:
 
 
 class UnknownNumbers:
-    """n rewards as least + width · f (see `rpl_agent.model.pmdp`), from their pool ids (n,)."""
+    """n rewards as least + width · f (see `rpl_agent.core.model.pmdp`), from their pool ids (n,)."""
 
     def __init__(self, ids: np.ndarray, pool: Pool, parameters: Sequence[str], domain: Domain, learned: frozenset[str]):
         distinct, self._of = np.unique(ids, return_inverse=True)

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent._core import core
+from rpl_agent.core.model.states import Codec
+from rpl_agent.core.native import core
 from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import StateVariable
 from rpl_agent.formats.prism.language.typed import Node, Type, evaluate
-from rpl_agent.model.states import Codec
 
 # Products of two values below this stay below 2**63.
 LIMIT = 2**62

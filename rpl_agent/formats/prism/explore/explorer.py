@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent._core import Struct, core, threads
+from rpl_agent.core.native import Struct, core, threads
 from rpl_agent.formats.prism.explore.lower import Machine
 from rpl_agent.formats.prism.explore.probability import Pool, probability_ids
 from rpl_agent.formats.prism.language.grammar import NOWHERE, PrismError

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from rpl_agent._core import core
+from rpl_agent.core.native import core
 from rpl_agent.formats.prism.explore.code import LIMIT, Bytecode, NotVectorisable, Projection, column_of, exact_values
 from rpl_agent.formats.prism.explore.probability import polynomial_terms
 from rpl_agent.formats.prism.language.grammar import PrismError

@@ -19,16 +19,16 @@ from functools import partial, reduce
 
 import numpy as np
 
-from rpl_agent.errors import ModelError, listed
+from rpl_agent.core.errors import ModelError, listed
+from rpl_agent.core.model import Domain, ExpressionTable, Polynomial, as_polynomial
+from rpl_agent.core.model.algebra.ranges import RangeEnclosure, enclosure
+from rpl_agent.core.model.building.validation import RANGE_TOLERANCE
+from rpl_agent.core.model.polynomial import ONE, Monomial
 from rpl_agent.formats.prism.explore.code import Bytecode, Columns, NotVectorisable, Projection, Scaled, exact_values
 from rpl_agent.formats.prism.language.derived import DerivedParameters
 from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import StateVariable
 from rpl_agent.formats.prism.language.typed import MAX_TERMS, Node
-from rpl_agent.model import Domain, ExpressionTable, Polynomial, as_polynomial
-from rpl_agent.model.algebra.ranges import RangeEnclosure, enclosure
-from rpl_agent.model.building.validation import RANGE_TOLERANCE
-from rpl_agent.model.polynomial import ONE, Monomial
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent._core import UNIT_ROUNDOFF
+from rpl_agent.core.model import Domain, Polynomial, as_polynomial
+from rpl_agent.core.model.algebra.ranges import MAX_BERNSTEIN
+from rpl_agent.core.model.polynomial import ONE, Monomial, Number, divided, exact, outward
+from rpl_agent.core.model.unused import projection
+from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
-from rpl_agent.model import Domain, Polynomial, as_polynomial
-from rpl_agent.model.algebra.ranges import MAX_BERNSTEIN
-from rpl_agent.model.polynomial import ONE, Monomial, Number, divided, exact, outward
-from rpl_agent.model.unused import projection
 
 if TYPE_CHECKING:
     from rpl_agent.formats.prism.language.scope import Program  # it needs this file, because expressions divide
@@ -305,7 +305,7 @@ def quotient_range(top: Polynomial, bottom: Polynomial, box: Box, position: Posi
 
 
 def _bernstein(polynomial: Polynomial, names: list[str], degrees: list[int], box: Box) -> np.ndarray:
-    """Exact Bernstein coefficients of all degrees on the box, flat (see `rpl_agent.model.algebra.ranges`)."""
+    """Exact Bernstein coefficients of all degrees on the box, flat (see `rpl_agent.core.model.algebra.ranges`)."""
     total = np.full(int(np.prod([n + 1 for n in degrees])), Fraction(0))
     for monomial, coefficient in polynomial.terms.items():
         powers = dict(monomial)

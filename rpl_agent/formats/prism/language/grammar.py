@@ -8,7 +8,7 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
-from rpl_agent.errors import ModelError
+from rpl_agent.core.errors import ModelError
 
 
 class Position(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
-from rpl_agent.errors import listed
+from rpl_agent.core.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.grammar import (
     GRAMMAR,

@@ -10,7 +10,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from rpl_agent.errors import RPLWarning, listed
+from rpl_agent.core.errors import RPLWarning, listed
+from rpl_agent.core.model.polynomial import exact
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.typed import (
@@ -23,7 +24,6 @@ from rpl_agent.formats.prism.language.typed import (
     parameters_of,
     variable,
 )
-from rpl_agent.model.polynomial import exact
 
 Number = int | float | str | Fraction | Decimal | bool
 

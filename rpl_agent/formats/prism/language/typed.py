@@ -17,10 +17,10 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
+from rpl_agent.core.model import Polynomial
 from rpl_agent.formats.prism.language.derived import quotient, reduced
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.language.syntax import MAX_DEPTH
-from rpl_agent.model import Polynomial
 
 # Exact arithmetic can grow without end (x*x*x…): with more bits than this a number is a mistake, not a probability.
 MAX_BITS = 20_000

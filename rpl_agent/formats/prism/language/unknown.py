@@ -20,14 +20,14 @@ from itertools import product
 
 import numpy as np
 
-from rpl_agent.errors import listed
+from rpl_agent.core.errors import listed
+from rpl_agent.core.model import Domain, Polynomial
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.derived import DerivedParameters
 from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.parser import parse_expression
 from rpl_agent.formats.prism.language.scope import Command, Number, Program, Scope, StateVariable, link
 from rpl_agent.formats.prism.language.typed import Node, Type, apply, evaluate, literal, parameter, variable
-from rpl_agent.model import Domain, Polynomial
 
 _RANGE = re.compile(r"//\s*range\s+(\S+)\s+(\S+)\s+(\S+)\s*$")
 _CONSTRAINT = re.compile(r"//\s*constraint\s+(.*\S)\s*$")

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.errors import ModelError
-from rpl_agent.model import ParametricMDP, gather, reached
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import ParametricMDP, gather, reached
 
 # ("ap", i), ("not", i), ("and", …), ("or", …), ("X", f), ("U", f, g, low, high), ("R", f, g, low, high);
 # high None means unbounded

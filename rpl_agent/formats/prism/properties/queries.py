@@ -11,7 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from rpl_agent.errors import listed
+from rpl_agent.core.errors import listed
+from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Sense, Unreached
+from rpl_agent.core.model.building.validation import expression_range
+from rpl_agent.core.solver.graph import ANY_ROW, model_graph, moves
 from rpl_agent.formats.prism.explore.code import column_of
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.grammar import PrismError
@@ -19,9 +22,6 @@ from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import Type
 from rpl_agent.formats.prism.properties import automaton as ltl
 from rpl_agent.formats.prism.properties.automaton import product
-from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Sense, Unreached
-from rpl_agent.model.building.validation import expression_range
-from rpl_agent.solver.graph import ANY_ROW, model_graph, moves
 
 #: spelling of operators, from weak to strong
 _TEXT = {

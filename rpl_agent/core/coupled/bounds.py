@@ -1,0 +1,374 @@
+"""`coupled_bounds`: bounds for one common parameter, tighter than the rectangular bounds of the same region.
+
+From an expansion to a bound: the slack is raised until every inequality holds. The expansion v + g·y violates its
+inequalities only to second order, and by what other actions may gain. Without cycles the slack is found state by
+state, successors first. With cycles an excess x(s) is covered by the slack that x earns along plays of the policy,
+e += (I − γ P)⁻¹ x; the variation of e over the region is an excess of higher order, covered in the next round. For
+costs, where a free agent may loop at a positive excess, the function is also divided by 1 + κ: if every row violates
+its inequality by at most κ times its cost, U / (1 + κ) violates none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from rpl_agent.core.coupled.affine import AffineBound, AffineProof, Side, excess, row_excess
+from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of, known_chain
+from rpl_agent.core.model import Nature, Objective, Policy, best_rows
+from rpl_agent.core.native import UNIT_ROUNDOFF
+from rpl_agent.core.regions.base import Region, checked_directions
+from rpl_agent.core.regions.blocks import factorisation
+from rpl_agent.core.regions.frame import Frame, frame_of
+from rpl_agent.core.regions.parameter_region import ParameterRegion
+from rpl_agent.core.regions.product import Product
+from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver.problem import Problem
+
+#: rounds; each one overpays by this share, so that higher orders need no rounds of their own
+ROUNDS, OVERPAID = 12, 0.05
+#: upper limit on the remaining share
+MOST_LEFT = 0.9
+#: an excess below this share of the first one is left to the factor
+NEGLIGIBLE = 1e-6
+#: a slack above this multiple of the values is useless
+MOST_SLACK = 4.0
+#: a slack above this multiple of the first payment does not converge
+DIVERGED = 30.0
+
+
+def find_bound(
+    problem: Problem, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool
+) -> AffineBound | None:
+    """A bound with the gradient of the expansion, still to be checked; None if none was found."""
+    bound = expansion.bound(side, every_policy)
+    if isinstance(expansion, StepExpansion):
+        return bound
+    largest, order = max(float(expansion.values.max()), -float(expansion.values.min())), expansion.order
+    margin = ROUNDING * largest
+    if order is not None:
+        order, here = order if every_policy else order[bound.scope[order]], (bound.values.copy(), bound.gradient)
+        raised = excess(problem, bound.policy, expansion.chances, side, here, order, margin)  # the copy in place
+        return replace(bound, slack=raised)
+    if every_policy and expansion.policy.rows is not None:
+        worst = _of_worst_rows(problem, expansion, bound, margin)
+        if worst is not None:
+            return worst
+    if every_policy and problem.must_reach:
+        paid = _with_slack(problem, expansion, bound, margin, leave_rest=True)
+        return _with_factor(problem, expansion, bound if paid is None else paid)
+    return _with_slack(problem, expansion, bound, margin, leave_rest=False)
+
+
+def _of_worst_rows(
+    problem: Problem, expansion: ValueExpansion, bound: AffineBound, margin: float
+) -> AffineBound | None:
+    """The slack earned by the worst choice of rows: policy iteration on the violations, at the centre of the frame."""
+    pmdp, chances, open_states = problem.pmdp, expansion.chances, bound.scope & ~problem.task.decided
+    assert expansion.policy.rows is not None
+    p, rows, slack = chances.p[pmdp.expression], np.array(expansion.policy.rows), bound.slack
+    for _ in range(ROUNDS):
+        u = bound.values + bound.side.value * slack
+        missed = row_excess(problem, chances, bound.side, (u, bound.gradient))
+        worst = np.maximum.reduceat(missed, pmdp.state_ptr[:-1])
+        if not (worst[open_states] > 0.0).any():
+            return replace(bound, slack=slack)
+        extra = np.where(missed > 0.0, (1.0 + OVERPAID) * missed + margin, missed)
+        payment: np.ndarray | None = None
+        for _ in range(ROUNDS):
+            weights = np.zeros(pmdp.num_rows)
+            weights[rows] = 1.0
+            chain = known_chain(problem, weights, chances.p)
+            factors = chain.factors(chain.weight * chances.p[chain.expression])
+            if factors is None or (np.delete(np.where(open_states, worst, 0.0), chain.solved) > 0.0).any():
+                return None
+            payment = np.zeros(pmdp.num_states)
+            payment[chain.solved] = factors.solve(np.maximum(extra[rows], 0.0)[chain.solved])
+            if not np.isfinite(payment).all() or payment.min() < -margin:
+                return None
+            q = extra + problem.gamma * np.add.reduceat(p * payment[pmdp.successor], pmdp.row_ptr[:-1])
+            best = best_rows(q, pmdp.state_ptr, pmdp.row_state)
+            better = (q[best] > payment + OVERPAID * np.abs(payment) + margin) & open_states
+            if not better.any():
+                break
+            rows = np.where(better, best, rows)
+        assert payment is not None
+        slack = slack + np.maximum(payment, 0.0)
+        if not np.isfinite(slack).all() or slack.max() > MOST_SLACK * (1.0 + np.abs(bound.values).max()):
+            return None
+    return None
+
+
+def _with_slack(
+    problem: Problem, expansion: ValueExpansion, bound: AffineBound, margin: float, leave_rest: bool
+) -> AffineBound | None:
+    order = np.flatnonzero(bound.scope & ~problem.task.decided)
+    slack, first, limit, before, share = bound.slack, 0.0, np.inf, np.inf, 0.0
+    for _ in range(ROUNDS):
+        u = bound.values + bound.side.value * slack
+        missed = excess(problem, bound.policy, expansion.chances, bound.side, (u, bound.gradient), order)
+        missed = np.maximum(missed, 0.0)
+        worst = float(missed.max())
+        if worst == 0.0 or (leave_rest and worst < NEGLIGIBLE * first):
+            return replace(bound, slack=slack)
+        # Each payment leaves a share of itself to be paid: sum the geometric series at once, in later rounds too.
+        share = min(max(share, worst / before), MOST_LEFT)
+        before = worst
+        payment = expansion.spread(np.where(missed > 0.0, (1.0 + OVERPAID) / (1.0 - share) * missed + margin, 0.0))
+        slack = np.maximum(slack + payment, 0.0)
+        if first == 0.0:
+            first, limit = worst, DIVERGED * float(slack.max())
+        if not np.isfinite(slack).all() or slack.max() > limit:
+            return None
+    return None
+
+
+def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound) -> AffineBound | None:
+    """The bound divided by 1 + κ, with a positive cost in every row."""
+    open_states = bound.scope & ~problem.task.decided
+    least = np.minimum.reduceat(problem.reward, problem.pmdp.state_ptr[:-1])
+    if not (least[open_states] > 0.0).all():
+        return None
+    factor = 1.0
+    for _ in range(ROUNDS):
+        scaled = replace(
+            bound, values=bound.values / factor, gradient=bound.gradient / factor, slack=bound.slack / factor
+        )
+        missed = excess(problem, bound.policy, expansion.chances, bound.side, (scaled.moved, scaled.gradient))
+        worst = float((np.maximum(missed[open_states], 0.0) / least[open_states]).max(initial=0.0))
+        if worst <= 0.0:
+            return scaled
+        factor *= 1.0 + worst * (1.0 + OVERPAID) + ROUNDING
+    return None
+
+
+#: skip a side if even a bound without slack would gain less than this share of the gap
+WORTHWHILE = 0.02
+#: total transitions that the pieces of a side may have: each piece is three passes over the model
+WORK = 100_000_000
+#: split a side if the slack, or a bound that was not found, costs more than this share of the gap
+SPLIT = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledBounds:
+    """Bounds that hold for every parameter of the region."""
+
+    lower: float  # −inf if nothing was proved
+    upper: float  # inf if nothing was proved
+    policy: Policy  # whose value the agent's own side bounds: the given one, or the best at the centre of the region
+    gradient: np.ndarray  # (r,) of the policy's value at the initial state, in the coordinates x of the region
+
+
+def coupled_bounds(
+    relaxation: Relaxation,
+    region: Region,
+    objective: Objective,
+    policy: Policy | None,
+    start: Policy,
+    known: tuple[float, float] = (-np.inf, np.inf),
+    pieces: int = 1,
+) -> CoupledBounds | None:
+    """Bounds on a policy's value, or, without one, on the value of a policy found here and on the optimum.
+
+    relaxation : Rectangular, for the same region; determines where plays can be held
+    start : start of the search for the best policy at the centre
+    known : (float, float) bounds that hold already: a side is skipped unless it may improve
+    pieces : the most pieces of the region to try on a side where the whole region falls short
+    """
+    problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
+    if problem.task.decided[problem.pmdp.initial_state]:
+        return None
+    if isinstance(region, ParameterRegion):
+        directions = np.linalg.solve(region.frame.factor.T, region.forms.slope.T).T
+    else:
+        directions = problem.pmdp.table.reduction.weights
+    if not isinstance(directions, np.ndarray):
+        return None
+    if objective.horizon is None and is_rectangular(relaxation, region):
+        return _gradient_only(problem, region, policy, start)
+    frame = frame_of(region, directions)
+    if frame is None:
+        return None
+    expansion = expansion_of(problem, frame, policy, start)
+    if expansion is None:
+        return None
+    pieces = min(pieces, WORK // problem.pmdp.num_transitions)
+    proof, found = AffineProof(problem, region), {Side.LOWER: -np.inf, Side.UPPER: np.inf}
+    slope = expansion.gradient[..., problem.pmdp.initial_state, :].reshape(-1, frame.dimension)[-1]
+    for side in Side:
+        every_policy = policy is None and side is not Side.own(objective.sense)
+        if isinstance(expansion, StepExpansion):
+            found[side] = _proved(proof, expansion, side, every_policy)
+            continue
+        best = expansion.bound(side, every_policy).at(region, problem.pmdp.initial_state)  # if it needed no slack
+        limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
+        # Evaluate a given policy as sharply as one that was found here, whatever is known already.
+        least = WORTHWHILE * gap if policy is None else 0.0
+        if np.isfinite(gap) and side.value * (limit - best) <= least:
+            continue
+        found[side] = _proved(proof, expansion, side, every_policy)
+        so_far = (min if side is Side.UPPER else max)(found[side], limit)
+        if pieces > 1 and np.isfinite(gap) and side.value * so_far - side.value * best > SPLIT * gap:
+            found[side] = side.value * worst_of_pieces(
+                region,
+                frame,
+                _in_region(frame, slope),
+                side.value * so_far,
+                partial(_of_piece, problem, expansion.policy, directions, side, every_policy),
+                pieces,
+            )
+    return CoupledBounds(found[Side.LOWER], found[Side.UPPER], expansion.policy, _in_region(frame, slope))
+
+
+def _in_region(frame: Frame, slope: np.ndarray) -> np.ndarray:
+    """(r,) convert a gradient from the frame's coordinates to those of the region."""
+    return np.linalg.solve(frame.factor.T, slope) / frame.radius
+
+
+def is_rectangular(relaxation: Relaxation, region: Region) -> bool:
+    """Whether one common parameter amounts to one choice per row, so that rectangular bounds are coupled ones.
+
+    That holds for a product whose blocks each have one row of the model: nature's choices in two rows are independent,
+    and without a horizon a constant choice is as good as a changing one. A relaxation that uses only the
+    hull of a row may be looser than the region.
+    """
+    if not (isinstance(region, Product) and isinstance(relaxation, Rectangular)):
+        return False
+    blocks = factorisation(relaxation.pmdp)
+    return blocks.describes(region) and bool((np.bincount(blocks.block_of_row + 1)[1:] <= 1).all())
+
+
+def _gradient_only(problem: Problem, region: Region, policy: Policy | None, start: Policy) -> CoupledBounds | None:
+    """No better bounds, but the gradient for attributing the gap."""
+    low, high = region.box()
+    expansion = expansion_of(problem, Frame((low + high) / 2, np.eye(len(low)), 1.0), policy, start)
+    if expansion is None:
+        return None
+    return CoupledBounds(-np.inf, np.inf, expansion.policy, expansion.gradient[problem.pmdp.initial_state])
+
+
+def _proved(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool) -> float:
+    """The proved bound of the initial state, infinite if none was found."""
+    bound = find_bound(proof.problem, expansion, side, every_policy)
+    if bound is None or proof.issues(bound):
+        return side.value * np.inf
+    return bound.at(proof.region, proof.problem.pmdp.initial_state)
+
+
+def _of_piece(
+    problem: Problem, policy: Policy, directions: np.ndarray, side: Side, every_policy: bool, region: Region
+) -> float:
+    """The bound on a piece; larger is worse."""
+    frame = frame_of(region, directions)
+    found = None if frame is None else expansion_of(problem, frame, None if every_policy else policy, policy)
+    return np.inf if found is None else side.value * _proved(AffineProof(problem, region), found, side, every_policy)
+
+
+# ---------------------------------------------------------------------- pieces
+# A piece is the part of a region between two parallel planes, and its bound holds for the parameters in it; the worst
+# piece bounds them all. The piece with the worst bound is split in two, until a budget of pieces is spent.
+class Slab(Region):
+    """{x in region : low ≤ normal·x ≤ high}.
+
+    For any μ, c·x = (c + μ normal)·x − μ normal·x, so the minimum over the region of (c + μ normal)·x, minus μ · high
+    (μ · low if μ < 0), is a lower bound. We use the best μ for the ellipsoid of a frame.
+
+    frame : of the region
+    normal : (r,)
+    low, high : may be infinite
+    """
+
+    def __init__(self, region: Region, frame: Frame, normal: np.ndarray, low: float, high: float) -> None:
+        self.region, self.frame, self.normal, self.low, self.high = region, frame, normal, low, high
+        root = frame.radius * frame.factor
+        self._sigma = root @ root.T
+        self._width = float(np.sqrt(normal @ self._sigma @ normal))
+        # for a region of parameters, so that the frame of a piece has it too
+        self.table = getattr(region, "table", None)
+        box = region.box()
+        self._reach = np.maximum(np.abs(box[0]), np.abs(box[1]))
+
+    @property
+    def dimension(self) -> int:
+        return self.region.dimension
+
+    @property
+    def is_empty(self) -> bool:
+        lower, upper = self.box()
+        return self.region.is_empty or bool((lower > upper).any())
+
+    def minimize(self, directions: np.ndarray) -> np.ndarray:
+        directions = checked_directions(directions, self.dimension)
+        mu = self._multipliers(directions)
+        turned = directions + mu[:, None] * self.normal
+        end = np.where(mu > 0.0, self.high, np.where(mu < 0.0, self.low, 0.0))
+        size = (np.abs(directions) + 2.0 * np.abs(mu)[:, None] * np.abs(self.normal)) @ self._reach
+        values = self.region.minimize(turned) - mu * end
+        return values - (2.0 * self.dimension + 8.0) * UNIT_ROUNDOFF * (size + np.abs(mu * end))
+
+    def _multipliers(self, directions: np.ndarray) -> np.ndarray:
+        """(n,) the multiplier of the planes in each direction; 0 where they are inactive."""
+        normal = self.normal / self._width
+        spread = directions @ self._sigma
+        along = spread @ normal
+        across = np.sqrt(np.maximum((spread * directions).sum(axis=1) - along**2, 0.0))
+        middle = float(self.normal @ self.frame.center)
+        mu = np.zeros(len(directions))
+        for end, side in ((self.high, 1.0), (self.low, -1.0)):
+            t = (end - middle) / self._width
+            if abs(t) < 1.0:
+                best = -along - t * across / np.sqrt(1.0 - t * t)
+                mu = np.where(side * best > 0.0, best, mu)
+        return mu / self._width
+
+    def contains(self, points: np.ndarray) -> np.ndarray:
+        level = np.atleast_2d(points) @ self.normal
+        return self.region.contains(points) & (level >= self.low - 1e-9) & (level <= self.high + 1e-9)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An interval of the splitting direction, and the bound there."""
+
+    low: float
+    high: float
+    bound: float  # larger is worse, whatever the side
+
+
+def worst_of_pieces(
+    region: Region, frame: Frame, direction: np.ndarray, known: float, attempt: Callable[[Region], float], budget: int
+) -> float:
+    """A bound for the whole region from bounds of its pieces.
+
+    direction : (r,) pieces are cut across it, in the coordinates x
+    known : a bound of the whole region; larger is worse
+    attempt : Region -> float
+        A bound for one piece, inf if there is none.
+    budget : the most attempts
+    """
+    # The length of a direction does not matter, but squares of small numbers underflow.
+    direction = np.ldexp(direction, -np.frexp(np.abs(direction).max())[1])
+    ends = region.minimize(np.stack([direction, -direction]))
+    least, most = float(ends[0]), -float(ends[1])
+    pieces = [Piece(least, most, known)]
+    # Only a split lowers the bound of a piece: more pieces as bad as the worst than splits left, and nothing is gained.
+    while budget >= 2 and sum(piece.bound == max(p.bound for p in pieces) for piece in pieces) <= budget // 2:
+        worst = max(range(len(pieces)), key=lambda k: (pieces[k].bound, pieces[k].high - pieces[k].low))
+        old = pieces[worst]
+        middle = (old.low + old.high) / 2
+        if not old.low < middle < old.high:
+            break
+        halves = []
+        for low, high in ((old.low, middle), (middle, old.high)):
+            # The outermost pieces have one plane only, so that together they cover the region.
+            first, last = -np.inf if low == least else low, np.inf if high == most else high
+            bound = attempt(Slab(region, frame, direction, first, last))
+            halves.append(Piece(low, high, min(old.bound, bound)))
+        pieces[worst : worst + 1] = halves
+        budget -= 2
+    return max(piece.bound for piece in pieces)

@@ -1,0 +1,51 @@
+"""Errors and warnings for users; each message names the place that is wrong."""
+
+from collections.abc import Iterable
+
+
+def listed(items: Iterable[object], most: int = 8) -> str:
+    """Names for a message: the first few, and how many more there are."""
+    names = [str(item) for item in items]
+    rest = len(names) - most
+    return ", ".join(names[:most] + ([f"… and {rest} more"] if rest > 0 else [])) or "none"
+
+
+class ModelError(ValueError):
+    """A model, objective, policy or setting is wrong; the message names the state, action and expression.
+
+    >>> RPLAgent(weight=2.0)
+    Traceback (most recent call last):
+        ...
+    rpl_agent.core.errors.ModelError: weight 2.0 is outside [0, 1]
+    """
+
+
+class DataError(ValueError):
+    """Data contradict the model or have the wrong shape; none of them were used.
+
+    >>> import rpl_envs
+    >>> Counts(rpl_envs.benchmark("Betting-25").pmdp).add_transitions([-1])
+    Traceback (most recent call last):
+        ...
+    rpl_agent.core.errors.DataError: transition -1 of a model that has 27703
+    """
+
+
+class RPLWarning(UserWarning):
+    """A result is sound but weaker than requested (for example: an iteration limit, an empty region).
+
+    >>> issubclass(RPLWarning, UserWarning)
+    True
+    """
+
+
+class PrecisionWarning(RPLWarning):
+    """A bracket is sound but wider than the requested precision."""
+
+
+class RefutedWarning(RPLWarning):
+    """The data refute the model."""
+
+
+class RepeatedChanceWarning(RefutedWarning):
+    """The same chance was observed more than once."""

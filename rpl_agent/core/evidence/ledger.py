@@ -1,0 +1,100 @@
+"""`Ledger`: the one place where δ is divided. Every share is fixed before any data are seen.
+
+    δ  ≥  (bets + level set + intervals) + fallback + refutation
+
+- *bets*, *level set* and *intervals*: the configured confidence set, `main`. The joint likelihood divides it further
+  (`split_main`): most of it goes to bets on the value if there are any, else to its level set, and a little to
+  union-bounded intervals that the set is intersected with. Every other set uses it undivided.
+- *fallback*: intervals per transition that rely only on the model's graph, used if no parameter fits the data or
+  if the model is refuted. They hold on an event of their own, so how the choice is made does not matter.
+- *refutation*: the model is declared refuted when an e-value reaches 1 / refutation.
+
+An unknown initial distribution is one more row of the model and needs no share: its data enter the same set. The union
+over an interval set's events is the second and last kind of division, `per_event`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from rpl_agent.core.errors import DataError
+
+#: Shares of δ. They sum to slightly less than 1: the rest covers the rounding of `per_event`.
+MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.00999, 0.04
+#: Of all of δ, what the paths of a chain get beside its transitions (each needs few samples more than alone), and
+#: what those of a policy get, which bound one side only.
+PATH_SHARE, POLICY_SHARE = 0.5, 0.2
+
+
+class MainShares(NamedTuple):
+    """How the likelihood divides the share of the confidence set."""
+
+    bets: float
+    level_set: float
+    intervals: float
+
+
+#: With bets, the level set bounds what they leave open, and early data; intervals matter for few data only. A table
+#: without order has one window with an uninformed prior, so intervals are as good.
+WITH_BETS = MainShares(0.76, 0.22, 0.019)
+WITHOUT_BETS = MainShares(0.0, 0.97, 0.029)
+OF_A_TABLE = MainShares(0.0, 0.5, 0.499)
+
+#: The least δ: its shares for 10^40 events keep full precision, and their quantiles can be computed.
+LEAST_DELTA = 1e-100
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Shares of one δ, each the error probability of one statement; checked to sum to at most δ, exactly."""
+
+    delta: float
+    main: float
+    fallback: float
+    refutation: float
+
+    @classmethod
+    def of(cls, delta: float) -> Ledger:
+        """Divide δ by the shares above."""
+        check_delta(delta, LEAST_DELTA)
+        return cls(delta, delta * MAIN_SHARE, delta * FALLBACK_SHARE, delta * REFUTATION_SHARE)
+
+    def __post_init__(self) -> None:
+        _check((self.main, self.fallback, self.refutation), self.delta)
+
+
+def split_main(main: float, shares: MainShares) -> MainShares:
+    """Divide the main share among the likelihood's parts."""
+    parts = MainShares(*(share * main for share in shares))
+    _check(parts, main)
+    return parts
+
+
+def _check(parts: tuple[float, ...], whole: float) -> None:
+    if min(parts) < 0 or sum(map(Fraction, parts)) > Fraction(whole):
+        raise DataError(f"shares {parts} of an error probability of {whole}")
+
+
+def split_paths(delta: float, share: float = PATH_SHARE) -> tuple[float, float]:
+    """(model, paths): what certificates may spend where paths are bounded beside them (`agent.smc`)."""
+    check_delta(delta, LEAST_DELTA)
+    parts = (1.0 - share) * delta * (1.0 - 2.0**-50), share * delta
+    _check(parts, delta)
+    return parts
+
+
+def per_event(delta: float, events: int) -> float:
+    """The error γ of each of ``events`` intervals that hold simultaneously except with probability δ (union bound)."""
+    return delta / max(events, 1)
+
+
+def check_delta(delta: float, least: float = 0.0) -> None:
+    """Check that 0 < δ < 1, and that δ is at least ``least`` if it is to be divided."""
+    if not (isinstance(delta, (int, float, np.floating)) and 0.0 < delta < 1.0):
+        raise DataError(f"delta = {delta!r} must lie strictly between 0 and 1")
+    if delta < least:
+        raise DataError(f"delta = {delta!r} is too small to be divided: at least {least:g}")

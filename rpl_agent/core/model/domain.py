@@ -1,0 +1,124 @@
+"""The domain D: the possible parameters before any data. A polytope, not just a box."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy
+
+from rpl_agent.core.errors import ModelError, listed
+from rpl_agent.core.highs import minimiser
+from rpl_agent.core.model.expressions import DENSE_COLUMNS
+
+
+@dataclass(frozen=True)
+class Domain:
+    """{θ : lower ≤ θ ≤ upper, A θ ≤ b}.
+
+    >>> domain = Domain.box({"p": (0.1, 0.9), "q": (0.0, 0.5)})
+    >>> domain.contains([0.2, 0.3]), domain.contains([0.2, 0.6])
+    (True, False)
+    """
+
+    parameters: tuple[str, ...]
+    lower: np.ndarray  # (d,)
+    upper: np.ndarray  # (d,)
+    A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (m, d); may be sparse for many parameters
+    b: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (m,)
+
+    def __post_init__(self) -> None:
+        d = len(self.parameters)
+        if len(set(self.parameters)) != d:
+            raise ModelError(f"parameter names repeat: {listed(self.parameters)}")
+        for name in ("lower", "upper", "A", "b"):
+            if not scipy.sparse.issparse(getattr(self, name)):
+                object.__setattr__(self, name, np.array(getattr(self, name), dtype=float))
+        if not scipy.sparse.issparse(self.A) and self.A.size == 0:
+            object.__setattr__(self, "A", np.zeros((0, d)))
+        if self.lower.shape != (d,) or self.upper.shape != (d,) or self.A.shape[1:] != (d,):
+            raise ModelError(f"domain arrays do not fit {d} parameters")
+        A: Any = self.A
+        entries = A.data if scipy.sparse.issparse(A) else A
+        if len(self.b) != self.A.shape[0] or not (np.isfinite(entries).all() and np.isfinite(self.b).all()):
+            raise ModelError("domain constraints A θ ≤ b must be finite and of one length")
+        for i, name in enumerate(self.parameters):
+            if not (np.isfinite(self.lower[i]) and np.isfinite(self.upper[i])):
+                raise ModelError(f"parameter {name} is unbounded: give finite bounds")
+            if self.lower[i] > self.upper[i]:
+                raise ModelError(f"parameter {name} has lower bound {self.lower[i]} above upper bound {self.upper[i]}")
+        for array in (self.lower, self.upper, entries, self.b):
+            array.setflags(write=False)
+
+    @classmethod
+    def box(
+        cls, parameters: Sequence[str] | Mapping[str, tuple[float, float]], lower: float = 0.0, upper: float = 1.0
+    ) -> Domain:
+        """Bounds only: names with common bounds, or a mapping name → (lower, upper)."""
+        names = tuple(parameters)
+        if isinstance(parameters, Mapping):
+            bounds = [parameters[name] for name in names]
+            return cls(names, np.array([lo for lo, _ in bounds]), np.array([hi for _, hi in bounds]))
+        return cls(names, np.full(len(names), lower), np.full(len(names), upper))
+
+    @property
+    def dimension(self) -> int:
+        return len(self.parameters)
+
+    def with_constraints(self, A: np.ndarray, b: np.ndarray) -> Domain:
+        if scipy.sparse.issparse(A):
+            rows = scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array(self.A), A]))
+            rows.sum_duplicates()  # sorted now: later it is read-only
+        else:
+            rows = np.vstack([self.A, np.atleast_2d(np.asarray(A, dtype=float))])
+        return Domain(self.parameters, self.lower, self.upper, rows, np.append(self.b, b))
+
+    def with_sums(self, group: np.ndarray) -> Domain:
+        """The parameters of each group (d,) of two or more sum to at most 1; −1 for those in none."""
+        label, size = np.unique(group[group >= 0], return_inverse=True, return_counts=True)[1:]
+        own = np.flatnonzero(group >= 0)[size[label] > 1]
+        rows = np.unique(group[own], return_inverse=True)[1]
+        A = scipy.sparse.csr_array((np.ones(len(own)), (rows, own)), shape=((size > 1).sum(), len(group)))
+        return self.with_constraints(A if len(group) > DENSE_COLUMNS else A.toarray(), np.ones(A.shape[0]))
+
+    def with_simplex(self: Domain | Sequence[str], names: Sequence[str] | None = None) -> Domain:
+        """Mixture weights: the named parameters sum to at most 1; ``Domain.with_simplex(["a", "b"])`` has no others."""
+        if not isinstance(self, Domain):
+            return Domain.box(self).with_simplex(names)
+        names = self.parameters if names is None else names
+        return self.with_constraints(np.array([[float(p in set(names)) for p in self.parameters]]), np.ones(1))
+
+    def constraints(self) -> tuple[np.ndarray, np.ndarray]:
+        """All rows (A, b) with the bounds among them."""
+        eye = np.eye(self.dimension)
+        A: Any = self.A
+        A = A.toarray() if scipy.sparse.issparse(A) else A
+        return np.vstack([A, eye, -eye]), np.concatenate([self.b, self.upper, -self.lower])
+
+    def contains(self, theta: np.ndarray, tol: float = 1e-9) -> np.ndarray | bool:
+        """Whether θ (d,) or each of θ (n, d) lies in D up to tol."""
+        points = np.atleast_2d(np.asarray(theta, dtype=float))
+        if points.shape[1] != self.dimension:
+            raise ModelError(f"θ has {points.shape[1]} entries, the model has {self.dimension} parameters")
+        inside = ((points <= self.upper + tol) & (points >= self.lower - tol)).all(axis=1)
+        inside &= ((self.A @ points.T).T <= self.b + tol).all(axis=1)
+        return bool(inside[0]) if np.ndim(theta) == 1 else inside
+
+    def center(self) -> np.ndarray:
+        """An interior point: the centre of the largest inscribed ball (raises if D is empty)."""
+        return self._center.copy()
+
+    @cached_property
+    def _center(self) -> np.ndarray:  # one LP per domain: every update of an online run needs it
+        if not len(self.b):  # a box: its middle is such a centre
+            return 0.5 * (self.lower + self.upper)
+        A, b = self.constraints()
+        rows = np.hstack([A, np.linalg.norm(A, axis=1)[:, None]])  # the ball of radius r around x satisfies A x ≤ b
+        radius = np.append(np.zeros(self.dimension), 1.0)
+        found = minimiser(-radius, np.vstack([rows, -radius]), np.append(b, 0.0))
+        if found is None:
+            raise ModelError(f"the domain of {listed(self.parameters)} is empty: its constraints contradict each other")
+        return found[:-1]

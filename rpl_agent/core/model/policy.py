@@ -1,0 +1,192 @@
+"""Memoryless policies over rows: deterministic, randomised, and step-dependent for finite horizons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model.building.builder import Described, DescribedRows
+from rpl_agent.core.model.csr import gather
+from rpl_agent.core.model.expressions import ExpressionTable
+from rpl_agent.core.model.pmdp import ParametricMDP, Reward
+from rpl_agent.core.model.polynomial import Polynomial
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Exactly one of ``rows`` and ``weights`` is given.
+
+    rows : (S,) int64 chosen row of each state, or (H, S) with one decision rule per step.
+    weights : (R,) float64 probability of each row within its state.
+
+    >>> import rpl_envs
+    >>> pmdp = rpl_envs.benchmark("Betting-25").pmdp
+    >>> Policy.uniform(pmdp).weights.shape == (pmdp.num_rows,)
+    True
+    """
+
+    rows: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if (self.rows is None) == (self.weights is None):
+            raise ModelError("a policy is either deterministic (rows) or randomised (weights)")
+        for name, kind, kinds in (("rows", np.int64, "iu"), ("weights", np.float64, "iuf")):
+            if (given := getattr(self, name)) is not None:
+                if given.dtype.kind not in kinds or given.ndim not in (1, 2):
+                    raise ModelError(f"the {name} of a policy have type {given.dtype} and {given.ndim} dimensions")
+                object.__setattr__(self, name, given.astype(kind, copy=False))
+
+    @classmethod
+    def deterministic(cls, rows: np.ndarray) -> Policy:
+        return cls(rows=np.asarray(rows, dtype=np.int64))
+
+    @classmethod
+    def randomised(cls, weights: np.ndarray) -> Policy:
+        return cls(weights=np.asarray(weights, dtype=float))
+
+    @classmethod
+    def uniform(cls, pmdp: ParametricMDP) -> Policy:
+        sizes = np.diff(pmdp.state_ptr)
+        return cls(weights=np.repeat(1.0 / np.maximum(sizes, 1), sizes))
+
+    @property
+    def is_deterministic(self) -> bool:
+        return self.rows is not None
+
+    def at(self, step: int) -> Policy:
+        """The decision rule of one step (the last one persists)."""
+        if self.rows is None or self.rows.ndim == 1:
+            return self
+        return Policy(rows=self.rows[min(step, len(self.rows) - 1)])
+
+    def as_weights(self, pmdp: ParametricMDP) -> np.ndarray:
+        """(R,) probabilities per row."""
+        if self.weights is not None:
+            return self.weights
+        assert self.rows is not None
+        if self.rows.ndim != 1:
+            raise ModelError("a step-dependent policy has no stationary weights; use policy.at(step)")
+        weights = np.zeros(pmdp.num_rows)
+        weights[self.rows] = 1.0
+        return weights
+
+    def shares(self, pmdp: ParametricMDP) -> np.ndarray:
+        """(R,) the weights divided by their sum in every state: a distribution up to rounding of each weight."""
+        weights = self.as_weights(pmdp).astype(np.float64, copy=False)
+        if self.is_deterministic:
+            return weights
+        shares: np.ndarray = weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
+        return shares
+
+    def mixed(self, pmdp: ParametricMDP, weight: float = 0.9) -> Policy:
+        """``weight`` on the chosen row, the rest uniform over the other enabled rows (the paper's sampler)."""
+        if not 0.0 <= weight <= 1.0:
+            raise ModelError(f"weight {weight} is outside [0, 1]")
+        rows = self.at(0).rows
+        if rows is None:
+            raise ModelError("only a deterministic policy can be mixed")
+        sizes = np.diff(pmdp.state_ptr)
+        rest = np.where(sizes > 1, (1.0 - weight) / np.maximum(sizes - 1, 1), 0.0)
+        weights = np.repeat(rest, sizes)
+        weights[rows] = np.where(sizes > 1, weight, 1.0)
+        return Policy(weights=weights)
+
+    def induced_chain(self, pmdp: ParametricMDP) -> ParametricMDP:
+        """The chain of a model under this policy: the same states, one row each, the same parameters."""
+        self.check(pmdp)
+        if self.rows is not None and self.rows.ndim != 1:
+            raise ModelError("a step-dependent policy does not induce a chain on the same states; use policy.at(step)")
+        weights, states = self.as_weights(pmdp), np.arange(pmdp.num_states)
+        played = np.flatnonzero(weights > 0.0)
+        if len(played) == pmdp.num_states:
+            moves, row_ptr = gather(pmdp.row_ptr, played)
+            return replace(
+                pmdp,
+                state_ptr=np.append(states, len(states)),
+                action=pmdp.action[played],
+                row_ptr=row_ptr,
+                successor=pmdp.successor[moves],
+                expression=pmdp.expression[moves],
+                rewards={name: reward.taken(states, played) for name, reward in pmdp.rewards.items()},
+            )
+        return self._mixed_chain(pmdp, weights)
+
+    def _mixed_chain(self, pmdp: ParametricMDP, weights: np.ndarray) -> ParametricMDP:
+        """`induced_chain` of a randomised policy: exact mixtures of the rows' expressions."""
+        exact = [Fraction(w) for w in weights.tolist()]
+        described: Described = []
+        for s in range(pmdp.num_states):
+            rows = range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1])
+            total = sum(exact[r] for r in rows)
+            mixed: dict[int, Polynomial] = {}
+            for r in (r for r in rows if exact[r]):
+                for t in range(pmdp.row_ptr[r], pmdp.row_ptr[r + 1]):
+                    part = pmdp.table.polynomial(int(pmdp.expression[t])) * (exact[r] / total)
+                    i = int(pmdp.successor[t])
+                    mixed[i] = mixed[i] + part if i in mixed else part
+            described.append([("mixed", mixed)])
+        pieces = DescribedRows(described, ("mixed",))
+        table, rank = ExpressionTable.from_polynomials(list(pieces.distinct), pmdp.table.parameters).sorted()
+        rewards = {}
+        for name, reward in pmdp.rewards.items():
+            if not reward.is_known:
+                raise ModelError(f"the reward {name!r} depends on the parameters and cannot be mixed")
+            rewards[name] = Reward(reward.state, np.bincount(pmdp.row_state, weights * reward.row, pmdp.num_states))
+        return replace(
+            pmdp,
+            state_ptr=np.array(pieces.state_ptr),
+            action=np.array(pieces.action),
+            table=table,
+            row_ptr=np.array(pieces.row_ptr),
+            successor=np.array(pieces.successors),
+            expression=rank[pieces.expressions],
+            rewards=rewards,
+            action_names=("mixed",),
+            own_actions=None,
+        )
+
+    def check(self, pmdp: ParametricMDP) -> None:
+        """Raise ModelError, naming the state, if this is not a policy of the model."""
+        if self.rows is not None:
+            if self.rows.shape[-1] != pmdp.num_states or self.rows.ndim > 2:
+                raise ModelError(f"the policy has shape {self.rows.shape}, but the model has {pmdp.num_states} states")
+            least = most = self.rows
+            if least.ndim == 2:
+                least, most = least.min(axis=0, initial=pmdp.num_rows), most.max(axis=0, initial=0)
+            bad = (least < pmdp.state_ptr[:-1]) | (most >= pmdp.state_ptr[1:])
+            if bad.any():
+                state = int(bad.argmax())
+                raise ModelError(
+                    f"the policy chooses an action that is not enabled in state {state} = {pmdp.state_name(state)}"
+                )
+            return
+        assert self.weights is not None
+        if self.weights.shape != (pmdp.num_rows,):
+            raise ModelError(f"policy has {self.weights.shape} weights, the model {pmdp.num_rows} state-action pairs")
+        if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
+            row = int(np.flatnonzero(~(self.weights >= 0))[0])
+            raise ModelError(f"the policy has weight {self.weights[row]} at {pmdp.row_name(row)}")
+        totals = np.add.reduceat(self.weights, pmdp.state_ptr[:-1])
+        bad = np.abs(totals - 1.0) > 1e-9
+        if bad.any():
+            state = int(np.flatnonzero(bad)[0])
+            raise ModelError(f"the policy's weights sum to {totals[state]} in state {state} = {pmdp.state_name(state)}")
+
+    def row(self, pmdp: ParametricMDP, state: int, rng: np.random.Generator | None = None, step: int = 0) -> int:
+        """The row taken in a state (drawn with rng if randomised; the most likely one without)."""
+        if self.rows is not None:
+            return int(self.at(step).rows[state])  # type: ignore[index]
+        assert self.weights is not None
+        lo, hi = int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1])
+        if rng is None:
+            return lo + int(np.argmax(self.weights[lo:hi]))
+        cumulative = np.cumsum(self.weights[lo:hi])
+        return lo + min(int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")), hi - lo - 1)
+
+    def action(self, pmdp: ParametricMDP, state: int, rng: np.random.Generator | None = None, step: int = 0) -> int:
+        """The action id taken in a state."""
+        return int(pmdp.action[self.row(pmdp, state, rng, step)])

@@ -1,0 +1,488 @@
+"""`Local`: a part of the model with its exits, as its own arrays; its strategies and their exact evaluation.
+
+`Quotient`: the same with each end component as one state. In an end component the proper side can loop without paying
+or being paid, so its value is that of the best way out, and it is the same in every member. Collapsing serves only to
+*find* such bounds: they are verified on the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy
+
+from rpl_agent.core.model import best_rows, gather
+from rpl_agent.core.native import Struct, core, read_only
+from rpl_agent.core.relaxations.base import INTERVAL, POINT, CompiledSet, compiled_set, row_arrays, workspace
+from rpl_agent.core.solver.graph import ModelGraph, graph_bounds, model_graph, moves, staying_rows
+from rpl_agent.core.solver.problem import FIXED_AGENT, Problem
+
+#: factorise systems up to this size; relax larger ones (fill-in of grids grows faster than n)
+FACTOR_LIMIT = 120_000
+_RELAX_SWEEPS = 2_000
+#: refinement steps on the factors of another chain, the least gain of each, and changes that may be rounding
+STALE_STEPS, STALE_GAIN, REFINED = 12, 8.0, 1e-13
+#: another chain's order of elimination is given up where factors have this many times its non-zeros
+MORE_FILL = 2
+_NO_ROWS = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """States 0..n-1 with rows, exits n..n+m-1 without; who moves, and in which direction."""
+
+    states: np.ndarray  # (n,) in the model, as are the next three
+    exits: np.ndarray  # (m,)
+    row_of: np.ndarray  # (rows,)
+    transition_of: np.ndarray  # (transitions,)
+    state_ptr: np.ndarray
+    row_ptr: np.ndarray
+    successor: np.ndarray
+    expression: np.ndarray
+    reward: np.ndarray
+    weights: np.ndarray
+    cs: CompiledSet
+    agent: int
+    maximise: bool
+    gamma: float
+    factors: dict[str, Any] = field(default_factory=dict, compare=False)  # of the last chain, order of the first
+
+    @classmethod
+    def of(cls, problem: Problem, states: np.ndarray) -> Local:
+        """The local model on some states of a problem."""
+        pmdp = problem.pmdp
+        state_ptr, row_ptr, successor, row_of, transition_of, exits = model_graph(pmdp).extract(
+            states, problem.position
+        )
+        weights = problem.weights[row_of] if problem.agent == FIXED_AGENT else np.ones(len(row_of))
+        return cls(
+            states,
+            exits,
+            row_of,
+            transition_of,
+            state_ptr,
+            row_ptr,
+            successor,
+            pmdp.expression[transition_of],
+            problem.reward[row_of],
+            weights,
+            problem.cs,
+            problem.agent,
+            problem.maximise,
+            problem.gamma,
+        )
+
+    # ------------------------------------------------------------------ shape
+    @property
+    def n(self) -> int:
+        return len(self.state_ptr) - 1
+
+    @property
+    def m(self) -> int:
+        return len(self.exits)
+
+    @cached_property
+    def row_state(self) -> np.ndarray:
+        return np.repeat(np.arange(self.n), np.diff(self.state_ptr))
+
+    @cached_property
+    def transition_row(self) -> np.ndarray:
+        return np.repeat(np.arange(len(self.row_of)), np.diff(self.row_ptr))
+
+    @cached_property
+    def longest(self) -> int:
+        return int(np.diff(self.row_ptr).max(initial=1))
+
+    @cached_property
+    def rows(self) -> Struct:
+        return row_arrays(self.row_ptr, self.successor, self.expression)
+
+    @cached_property
+    def graph(self) -> ModelGraph:
+        return ModelGraph(self.state_ptr, self.row_ptr, self.successor, self.n + self.m)
+
+    def ways_out(self, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(order (n,), cost (n,)): states by estimated cost to the exits, see `ModelGraph.retry_costs`."""
+        p = (0.5 * (self.cs.lower + self.cs.upper))[self.expression]
+        p[self.row_ptr[:-1][np.diff(self.row_ptr) == 1]] = 1.0
+        return self.graph.retry_costs(p, self.reward, exit_values)
+
+    @cached_property
+    def _attainable(self) -> tuple[np.ndarray, np.ndarray]:
+        return graph_bounds(self.nature_fixed, self.cs.lower, self.cs.upper, self.rows)
+
+    @property
+    def lo(self) -> np.ndarray:
+        """(T,) lower bound per transition, as used by the graph."""
+        return self._attainable[0]
+
+    @property
+    def hi(self) -> np.ndarray:
+        return self._attainable[1]
+
+    @cached_property
+    def moves(self) -> Struct:
+        """A nature that wants to hold the play."""
+        return moves(self.lo, self.hi, self.cs, self.rows, self.n + self.m)
+
+    @cached_property
+    def leaving_moves(self) -> Struct:
+        """A nature that does not want to hold the play."""
+        return moves(None, self.hi)
+
+    # ------------------------------------------------------------------ players
+    def fix_agent(self, rows: np.ndarray) -> Local:
+        """The same model with the agent fixed to rows (n,)."""
+        weights = np.zeros(len(self.row_of))
+        weights[rows] = 1.0
+        return replace(self, weights=weights, agent=FIXED_AGENT)
+
+    def fix_nature(self, p: np.ndarray) -> Local:
+        """The same model with nature fixed to p (T,)."""
+        return replace(self, cs=compiled_set(POINT, p, p), expression=read_only(np.arange(len(p)), np.int32))
+
+    @property
+    def nature_fixed(self) -> bool:
+        return self.cs.kind == POINT
+
+    def central(self, without: np.ndarray) -> np.ndarray:
+        """(T,) distributions with the largest support that avoids the exits marked in ``without`` (n+m,) if possible.
+
+        Mass above the lower bounds is shared in proportion to the widths, so every successor that can get mass does.
+        """
+        if self.nature_fixed:
+            return self.lo
+        banned = without[self.successor]
+        banned &= staying_rows(~banned, self.row_ptr, self.lo, self.hi)[self.transition_row]
+        lo, hi = np.where(banned, 0.0, self.lo), np.where(banned, 0.0, self.hi)
+        starts = self.row_ptr[:-1]
+        room = np.add.reduceat(hi - lo, starts)
+        # where hi > 0 there is some, however little
+        missing = np.maximum(1.0 - np.add.reduceat(lo, starts), core.SPECK)
+        share = np.divide(missing, room, out=np.zeros_like(room), where=room > 0)
+        return lo + np.minimum(share, 1.0)[self.transition_row] * (hi - lo)
+
+    def best_rows(self, q: np.ndarray) -> np.ndarray:
+        """(n,) the agent's best row by row values q."""
+        if self.agent == FIXED_AGENT:
+            return _NO_ROWS
+        sign = float(self.agent)
+        return best_rows(sign * q, self.state_ptr, self.row_state)
+
+    # ------------------------------------------------------------------ operators
+    def bellman(self, values: np.ndarray, upward: bool, offset: float = 0.0) -> np.ndarray:
+        """T values on the states, exits copied; a bound from the requested side."""
+        out = values.copy()
+        self._sweep(np.arange(self.n), values, out, upward, offset)
+        return out
+
+    def relax(self, values: np.ndarray, order: np.ndarray, sweeps: int, tolerance: float, nearest: bool = False) -> int:
+        """Sweep in place along ``order`` (n,) until values move less than a relative tolerance; how often."""
+        if nearest:  # elsewhere rounding down makes plays without an end, which are worth 0, look no better
+            none, fixed = np.zeros(0), self.agent == FIXED_AGENT
+            model = core.PointModel(
+                states=self.n,
+                count=len(order),
+                order=order,
+                state_ptr=self.state_ptr,
+                rows=self.rows,
+                reward=self.reward,
+                weights=self.weights if fixed else None,
+                p=self.cs.lower,
+                d=0,
+                slope=none,
+                gamma=self.gamma,
+                sign=float(self.agent),
+                tie=0.0,
+            )
+            return core.value_sweeps(model, sweeps, tolerance, values, none, none, None)
+        for k in range(sweeps):
+            change = self._sweep(order, values, values, False, 0.0)
+            if change <= tolerance * float(np.abs(values[: self.n]).max()):
+                return k + 1
+        return sweeps
+
+    def swept(self, start: np.ndarray, margin: float, sweeps: int) -> tuple[np.ndarray, int]:
+        """(values, sweeps used): Gauss-Seidel for T + margin until values move by less than a tenth of the margin."""
+        values, order = start.copy(), np.arange(self.n)
+        for k in range(sweeps):
+            if self._sweep(order, values, values, margin > 0.0, margin) <= 0.1 * abs(margin):
+                return values, k + 1
+        return values, sweeps
+
+    def _sweep(self, order: np.ndarray, values: np.ndarray, out: np.ndarray, upward: bool, offset: float) -> float:
+        return core.bellman(self._game, len(order), order, values, out, None, upward, offset, self._scratch)
+
+    @cached_property
+    def _game(self) -> Struct:
+        return core.Game(
+            agent=self.agent,
+            maximise=self.maximise,
+            gamma=self.gamma,
+            state_ptr=self.state_ptr,
+            rows=self.rows,
+            reward=self.reward,
+            weights=self.weights,
+            set=self.cs,
+        )
+
+    @cached_property
+    def _scratch(self) -> Struct:
+        return workspace(self.cs, self.longest)
+
+    def greedy(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(q (R,), p (T,)): nature's best distributions and the values of the rows under them."""
+        if self.nature_fixed:
+            return self.means(values, self.lo), self.lo
+        q, p = np.empty(len(self.row_of)), np.empty(len(self.successor))
+        is_region = self.cs.kind > INTERVAL
+        core.hull_strategies(values, self.maximise, self.rows, self.weights, self.cs, self._scratch, q, p)
+        if is_region:
+            core.region_strategies(values, self.maximise, self.rows, self.weights, self.cs, self._scratch, q, p)
+        core.row_means(self.rows, values, self.gamma, self.reward, p, q)
+        if not is_region:
+            core.tidy(self.rows, self.cs, values, self.maximise, p)
+        else:  # distributions of a region are constrained within its hull
+            p[(p <= core.TRACE) & (self.lo == 0.0)] = 0.0
+        return q, p
+
+    def least_outside(self, states: np.ndarray) -> np.ndarray:
+        """(R,) a lower bound on the mass that nature must put outside ``states`` (n,)."""
+        values, out = np.append(np.where(states, 0.0, 1.0), np.ones(self.m)), np.empty(len(self.row_of))
+        core.row_bounds(len(out), values, False, False, self.rows, self.cs, self._scratch, None, out)
+        return out
+
+    def means(self, values: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """(R,) row values under distributions p."""
+        q = np.empty(len(self.row_of))
+        core.row_means(self.rows, values, self.gamma, self.reward, p, q)
+        return q
+
+    def chain(
+        self, values: np.ndarray, rows: np.ndarray, p: np.ndarray, offset: float, accuracy: float = 1e-15
+    ) -> np.ndarray | None:
+        """Values of the chain of (rows or weights, p) plus ``offset`` per step; None if it is singular.
+
+        ``accuracy`` is relative; intermediate solutions need less.
+        """
+        n = self.n
+        capacity = len(self.successor) + n
+        indptr, indices = np.empty(n + 1, dtype=np.int32), np.empty(capacity, dtype=np.int32)
+        data, rhs = np.empty(capacity), np.empty(n)
+        used = core.assemble(self._game, n, rows if len(rows) else None, values, offset, p, indptr, indices, data, rhs)
+        if not np.isfinite(rhs).all():
+            return None
+        out = values.copy()
+        if n == 1:
+            diagonal = data[:used].sum()
+            if not diagonal > 0.0 or not abs(rhs[0]) < diagonal * np.finfo(float).max:
+                return None
+            out[0] = rhs[0] / diagonal
+            return out
+        if n > FACTOR_LIMIT:
+            x = values[:n].copy()
+            scale = max(1.0, float(np.abs(x).max()))
+            core.relax_chain(n, indptr, indices, data, rhs, x, _RELAX_SWEEPS, 1e-14 * scale)
+        else:
+            solved = self._solve(indptr, indices[:used], data[:used], rhs, values[:n], accuracy)
+            if solved is None:
+                return None
+            x = solved
+        if not np.isfinite(x).all():
+            return None
+        out[:n] = x
+        return out
+
+    def _solve(
+        self,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        data: np.ndarray,
+        rhs: np.ndarray,
+        start: np.ndarray,
+        accuracy: float,
+    ) -> np.ndarray | None:
+        """x with (I - gamma P) x = rhs, None if that is singular.
+
+        Keeps the factors of the last chain: close to the solution, strategies and thus chains hardly change,
+        and a few refinement steps on old factors are cheaper than new factors.
+        """
+
+        def missing(x: np.ndarray) -> np.ndarray:
+            out = np.empty(len(rhs))
+            core.chain_residual(len(rhs), indptr, indices, data, rhs, x, out)
+            return out
+
+        solve, pattern = self.factors.get("solve"), self.factors.get("pattern")
+        if solve is not None and pattern is not None and all(map(np.array_equal, pattern, (indptr, indices))):
+            x = _refined(solve, missing, start, accuracy)
+            if x is not None:
+                return x
+        solve = self._factorised(indptr, indices, data)
+        self.factors.update(solve=solve, pattern=(indptr, indices))
+        if solve is None:
+            return None
+        x = solve(rhs)
+        return x + solve(missing(x))
+
+    def _factorised(
+        self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray
+    ) -> Callable[[np.ndarray], np.ndarray] | None:
+        """b to x with (I - gamma P) x = b, None if that is singular.
+
+        Chains of one model share the order of the first: finding one is more than half of a factorisation.
+        """
+        n, known = len(indptr) - 1, self.factors.get("order")
+        if known is not None:
+            order, place, fill = known
+            entries, indptr = gather(indptr, order)
+            indices, data = place[indices[entries]], data[entries]
+        # the transpose, column by column; a copy, because summing writes into some of the arrays
+        matrix = scipy.sparse.csc_array((data, indices, indptr), shape=(n, n), copy=True)
+        matrix.sum_duplicates()
+        try:  # rows have few entries: no supernodes
+            factor = scipy.sparse.linalg.splu(
+                matrix,
+                permc_spec="MMD_AT_PLUS_A" if known is None else "NATURAL",
+                diag_pivot_thresh=0.1,
+                relax=1,
+                panel_size=1,
+                options={"SymmetricMode": True},
+            )
+        except RuntimeError:  # singular: some play of the chain never ends
+            return None
+        if known is None:
+            self.factors["order"] = (np.argsort(factor.perm_c), factor.perm_c, factor.nnz)
+            return lambda b: factor.solve(b, trans="T")
+        if factor.nnz > MORE_FILL * fill:  # another order suits this chain better
+            del self.factors["order"]
+        return lambda b: factor.solve(b[order], trans="T")[place]
+
+
+def _refined(
+    solve: Callable[[np.ndarray], np.ndarray],
+    missing: Callable[[np.ndarray], np.ndarray],
+    x: np.ndarray,
+    accuracy: float,
+) -> np.ndarray | None:
+    """Iterative refinement with the factors of a similar chain, to an accuracy or rounding; None if too slow."""
+    last = np.inf
+    for _ in range(STALE_STEPS):
+        change = solve(missing(x))
+        x = x + change
+        size, moved = float(np.abs(x).max()), float(np.abs(change).max())
+        if moved <= accuracy * size or (moved <= REFINED * size and not moved < last / STALE_GAIN):
+            return x
+        if not moved < last / STALE_GAIN:
+            return None
+        last = moved
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Quotient:
+    """A local model with its end components collapsed."""
+
+    local: Local
+    class_of: np.ndarray  # (n + m,) state of the quotient for every state and exit
+    stuck: np.ndarray  # (classes,) components without a way out; they are exits of value 0 here
+
+    def down(self, values: np.ndarray) -> np.ndarray:
+        """Values of the quotient's states, from any member."""
+        out = np.empty(int(self.class_of.max()) + 1)
+        out[self.class_of] = values
+        out[self.stuck] = 0.0
+        return out
+
+    def up(self, values: np.ndarray) -> np.ndarray:
+        """(n + m,) values of the model's states and exits."""
+        return values[self.class_of]
+
+
+def end_components(local: Local) -> tuple[np.ndarray, np.ndarray]:
+    """Maximal end components of the remaining players: (class (n,) or -1, holds (rows,) bool)."""
+    n = local.n
+    source = local.row_state[local.transition_row]
+    fixed = local.agent == FIXED_AGENT
+    playable = local.weights > 0.0
+    label = np.zeros(n, dtype=np.int64)
+    while True:
+        extended = np.concatenate([label, np.full(local.m, -2)])
+        inside = (extended[local.successor] == label[source]) & (label[source] >= 0)
+        holds = staying_rows(inside, local.row_ptr, local.lo, local.hi) & (local.reward == 0.0) & playable
+        over_rows, staying = (np.logical_and, holds | ~playable) if fixed else (np.logical_or, holds)
+        member = over_rows.reduceat(staying, local.state_ptr[:-1]) & (label >= 0)
+        if not member.any():
+            return np.full(n, -1), member[local.row_state]
+        used = inside & holds[local.transition_row] & (local.hi > 0.0) & member[source]
+        used &= np.concatenate([member, np.zeros(local.m, dtype=bool)])[local.successor]
+        graph = scipy.sparse.coo_array((np.ones(int(used.sum())), (source[used], local.successor[used])), shape=(n, n))
+        _, strong = scipy.sparse.csgraph.connected_components(graph.tocsr(), directed=True, connection="strong")
+        new = np.where(member, strong, -1)
+        if len(np.unique(new)) == len(np.unique(label)) and ((new >= 0) == (label >= 0)).all():
+            return label, holds & member[local.row_state]
+        label = new
+
+
+def collapse(local: Local) -> Quotient | None:
+    """The quotient by the end components of the remaining players, or None if there are none."""
+    if ((local.reward > 0.0) | (local.weights == 0.0)).all():
+        return None
+    label, holds = end_components(local)
+    if (label < 0).all():
+        return None
+    n, m = local.n, local.m
+    if local.agent == FIXED_AGENT:
+        played = local.weights > 0.0
+        if (np.add.reduceat(played.astype(int), local.state_ptr[:-1]) > 1).any():
+            return None  # mixed rows cannot be split between members; the caller's verification decides
+    else:
+        played = np.ones(len(local.row_of), dtype=bool)
+    # Rows that hold within their component are replaced by one row per way out that nature can open.
+    row_state = local.row_state
+    keep = played & ~holds
+    opened = played & holds
+    source_label = label[row_state[local.transition_row]]
+    extended = np.concatenate([label, np.full(m, -2)])
+    ways = opened[local.transition_row] & (extended[local.successor] != source_label) & (local.hi > 0.0)
+    ways &= not local.nature_fixed
+    groups = np.where(label >= 0, label, label.max() + 1 + np.arange(n))
+    row_group = np.concatenate([groups[row_state[keep]], groups[row_state[local.transition_row[ways]]]])
+    names, number = np.unique(groups, return_inverse=True)
+    has_row = np.isin(names, row_group)
+    position = np.where(has_row, np.cumsum(has_row) - 1, -1)
+    live = int(has_row.sum())
+    position[~has_row] = live + np.arange(int((~has_row).sum()))
+    class_of = np.concatenate([position[number], len(names) + np.arange(m)])
+    lengths = np.concatenate([np.diff(local.row_ptr)[keep], np.ones(int(ways.sum()), dtype=np.int64)])
+    kept_transitions = keep[local.transition_row]
+    successor = np.concatenate([local.successor[kept_transitions], local.successor[ways]])
+    expression = np.concatenate([local.expression[kept_transitions], local.expression[ways]])
+    reward = np.concatenate([local.reward[keep], np.zeros(int(ways.sum()))])
+    row_class = position[np.searchsorted(names, row_group)]
+    order = np.argsort(row_class, kind="stable")
+    begin = np.concatenate([[0], np.cumsum(lengths)])
+    picks = np.concatenate([np.arange(begin[r], begin[r + 1]) for r in order]) if len(order) else np.zeros(0, dtype=int)
+    row_ptr = read_only(np.concatenate([[0], np.cumsum(lengths[order])]), np.int64)
+    state_ptr = read_only(np.searchsorted(row_class[order], np.arange(live + 1)), np.int64)
+    direction = local.agent if local.agent != FIXED_AGENT else (1 if local.maximise else -1)
+    quotient = replace(
+        local,
+        states=np.arange(live),
+        exits=np.arange(len(names) - live + m),
+        row_of=np.arange(len(order)),
+        transition_of=np.arange(len(picks)),
+        state_ptr=state_ptr,
+        row_ptr=row_ptr,
+        successor=read_only(class_of[successor[picks]], np.int32),
+        expression=read_only(expression[picks], np.int32),
+        reward=reward[order],
+        weights=np.ones(len(order)),
+        agent=direction,
+        factors={},
+    )
+    return Quotient(quotient, class_of, np.arange(live, len(names)))

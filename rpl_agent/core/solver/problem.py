@@ -1,0 +1,404 @@
+"""`Problem`: a relaxation and an objective as one bundle of arrays, checked before any iteration; and the policy that
+each bound of a solution refers to, as exact weights of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Policy, Sense, Task, Unreached, cached_on
+from rpl_agent.core.native import Struct, core, read_only
+from rpl_agent.core.relaxations.base import POINT, CompiledSet, Relaxation, longest_row, model_rows, workspace
+from rpl_agent.core.solver.graph import (
+    ALL_ROWS,
+    ANY_ROW,
+    CYCLIC,
+    DRAWN_ROW,
+    SINK,
+    TRIVIAL,
+    ModelGraph,
+    graph_bounds,
+    held_states,
+    model_graph,
+    moves,
+    played_rows,
+    usable_rows,
+)
+
+if TYPE_CHECKING:
+    from rpl_agent.core.solver.solution import Solution  # for types only: it imports this file
+
+MAX_AGENT, MIN_AGENT, FIXED_AGENT = core.MAX_AGENT, core.MIN_AGENT, core.FIXED_AGENT
+#: more cyclic layers than this are solved together if they are small enough: one factorisation beats many
+MAX_LAYERS, MERGE_LIMIT = 24, 60_000
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """The solution order: rounds of one backward pass over trivial states and one fixpoint over cyclic ones."""
+
+    sinks: np.ndarray
+    rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The players, their directions and the objective.
+
+    proper_max : whether the maximiser is the *proper* side, the one whose improper strategies are worthless: plays
+        that never end give a maximiser nothing (reachability, rewards) and cost a minimiser infinity (costs).
+
+    Totals of both signs (`Task.signed`) are solved and checked as costs: see `as_cost`.
+    """
+
+    relaxation: Relaxation
+    task: Task
+    nature: Nature
+    policy: Policy | None
+    agent: int  # MAX_AGENT, MIN_AGENT or FIXED_AGENT (then ``weights`` (R,) is the policy)
+    maximise: bool  # direction of nature
+    weights: np.ndarray
+    mirrors: Problem | None = None  # the problem of gains that this one of costs stands for
+    is_hull: bool = False  # nature may do less than the relaxation says: its inner side proves nothing
+
+    @classmethod
+    def of(
+        cls,
+        relaxation: Relaxation,
+        objective: Objective,
+        nature: Nature,
+        policy: Policy | None,
+        reward_error: float = 0.0,
+    ) -> Problem:
+        """The problem with ``reward_error`` as a share of each reward that nature may add or take."""
+        pmdp = relaxation.pmdp
+        maximise = nature.direction(objective.sense) is Sense.MAX
+        lower, upper = relaxation.bounds()
+        task = objective.resolve(pmdp.with_reward_end(objective.reward_name, (lower, upper), maximise))
+        require_end(pmdp, task)
+        if reward_error > 0.0:
+            side, share = (np.inf, reward_error) if maximise else (-np.inf, -reward_error)
+            off = np.nextafter(task.reward + np.nextafter(share * np.abs(task.reward), side), side)
+            task = replace(task, reward=np.where(task.reward == 0.0, 0.0, off))
+        ptr = pmdp.state_ptr
+        idle = cached_on(pmdp, "states without actions", lambda _: np.flatnonzero(ptr[1:] == ptr[:-1]))
+        if len(idle):
+            raise ModelError(f"state {idle[0]} = {pmdp.state_name(int(idle[0]))} has no action")
+        if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()):
+            f = int(np.flatnonzero(~(lower <= upper) | ~np.isfinite(lower) | ~np.isfinite(upper))[0])
+            raise ModelError(
+                f"bounds [{lower[f]}, {upper[f]}] of expression {pmdp.table.polynomial(f)} are inconsistent"
+            )
+        agent = MAX_AGENT if objective.sense is Sense.MAX else MIN_AGENT
+        weights = np.zeros(0)
+        if policy is not None:
+            policy.check(pmdp)
+            agent = FIXED_AGENT
+            if policy.rows is None or policy.rows.ndim == 1:
+                weights = policy.shares(pmdp)
+            elif objective.horizon is None:
+                raise ModelError("a step-dependent policy needs an objective with a horizon")
+        return cls(relaxation, task, nature, policy, agent, maximise, weights)
+
+    # ------------------------------------------------------------------ what is asked
+    @property
+    def objective(self) -> Objective:
+        return self.task.objective
+
+    @property
+    def pmdp(self) -> ParametricMDP:
+        return self.relaxation.pmdp
+
+    @property
+    def reward(self) -> np.ndarray:
+        return self.task.reward
+
+    @property
+    def gamma(self) -> float:
+        return self.objective.discount
+
+    @property
+    def discounted(self) -> bool:
+        return self.gamma < 1.0
+
+    @property
+    def is_reach(self) -> bool:
+        return self.objective.kind is Kind.REACH
+
+    @property
+    def must_reach(self) -> bool:
+        """Whether plays that never reach the target cost infinity."""
+        return self.objective.must_reach
+
+    @property
+    def signed(self) -> bool:
+        return self.task.signed
+
+    @cached_property
+    def as_cost(self) -> Problem:
+        """A total of both signs as a cost: gains are negative costs. Any other problem as it is."""
+        if not self.signed or self.objective.sense is Sense.MIN:
+            return self
+        objective = replace(self.objective, sense=Sense.MIN, unreached=Unreached.ACCUMULATE)
+        task, agent = replace(self.task, objective=objective, reward=-self.reward), -self.agent
+        return replace(self, task=task, agent=agent, maximise=not self.maximise, mirrors=self)
+
+    @property
+    def proper_max(self) -> bool:
+        if self.discounted:
+            return self.objective.sense is Sense.MAX
+        return not (self.must_reach or self.signed)
+
+    @property
+    def agent_proper(self) -> bool:
+        return self.agent == (MAX_AGENT if self.proper_max else MIN_AGENT)
+
+    @property
+    def nature_proper(self) -> bool:
+        return self.maximise == self.proper_max
+
+    # ------------------------------------------------------------------ arrays
+    @cached_property
+    def cs(self) -> CompiledSet:
+        compiled = self.relaxation.compiled()
+        assert compiled is not None
+        return compiled
+
+    @cached_property
+    def order(self) -> np.ndarray | None:
+        """(n,) undecided states, successors first, without sinks; None with cycles or a discount."""
+        if self.discounted or any(len(cyclic) for _, cyclic in self.structure.rounds):
+            return None
+        return self.structure.rounds[0][0]  # without cycles there is one
+
+    @cached_property
+    def rank(self) -> np.ndarray | None:
+        """(S,) int32 numbers that increase along every play, if such an order exists."""
+        if self.order is None:
+            return None
+        rank = np.full(self.pmdp.num_states, -1, np.int32)
+        rank[self.order] = np.arange(len(self.order), 0, -1, dtype=np.int32)
+        return rank
+
+    @cached_property
+    def position(self) -> np.ndarray:
+        """(S,) scratch space of `ModelGraph.extract`, all -1 between calls."""
+        return np.full(self.pmdp.num_states, -1, dtype=np.int64)
+
+    @cached_property
+    def absorbing_graph(self) -> ModelGraph:
+        """The graph with decided states absorbing: a play ends there."""
+        pmdp = self.pmdp
+        source = pmdp.row_state[pmdp.transition_row]
+        successor = read_only(np.where(self.task.decided[source], source, pmdp.successor), np.int32)
+        return ModelGraph(pmdp.state_ptr, pmdp.row_ptr, successor, pmdp.num_states)
+
+    def finite_states(self, weights: np.ndarray | None, nature_helps: bool) -> np.ndarray:
+        """(S,) where the minimisers keep the total finite, with the agent fixed to weights (R,) or free."""
+        quantifier = DRAWN_ROW if weights is not None else ANY_ROW if self.agent == MIN_AGENT else ALL_ROWS
+        return self.absorbing_graph.finite_set(
+            self.moves(),
+            played_rows(weights, self.pmdp.num_rows),
+            self.reward > 0.0,
+            quantifier,
+            nature_helps,
+            self.must_reach,
+            self.task.target,
+            np.ones(self.pmdp.num_states, dtype=bool),
+        )
+
+    def graph_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """(lo, hi) (T,) of nature, as used by the graph."""
+        compiled = self.relaxation.compiled()
+        known = compiled is not None and compiled.kind == POINT
+        return graph_bounds(known, *self.relaxation.bounds(), model_rows(self.pmdp))
+
+    def moves(self, willing: bool = True, support: np.ndarray | None = None) -> Struct:
+        """Nature for the model's graph; ``willing`` to hold the play, or not.
+
+        ``support`` (T,) says in which rows nature is fixed and where it then puts mass: 1 yes, 0 no, -1 free.
+        """
+        lo, hi = self.graph_bounds()
+        if support is not None:
+            lo, hi = np.where(support >= 0.0, support, lo), np.where(support >= 0.0, support, hi)
+        rows = model_rows(self.pmdp)
+        return moves(lo if willing else None, hi, self.relaxation.compiled(), rows, self.pmdp.num_states)
+
+    def held_states(
+        self,
+        usable: np.ndarray,
+        quantifier: int,
+        start: np.ndarray,
+        willing: bool = True,
+        support: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """(S,) the largest part of ``start`` in which the play can stay, see `ModelGraph.hold_set` and `moves`."""
+        held = held_states(self.pmdp, usable, quantifier, start, lambda: self.moves(willing, support), self.rank)
+        if not willing or self.relaxation.compiled() is not None:
+            return held
+        # A set without kernels is queried through the protocol. What cannot stay in a set cannot stay in a smaller one.
+        long = np.diff(self.pmdp.row_ptr) > 2  # with two successors, f and 1 - f, the hull is exact
+        while True:
+            rows = np.flatnonzero(long & (usable == 2) & held[self.pmdp.row_state])
+            outside = np.empty(len(rows))
+            self.relaxation.expectation((~held).astype(float), Sense.MIN, outside, rows)
+            if not len(rows) or not (outside > 0.0).any():
+                return held
+            usable = usable.copy()
+            usable[rows[outside > 0.0]] = 1
+            held = held_states(self.pmdp, usable, quantifier, held, lambda: self.moves(support=support))
+
+    @cached_property
+    def game(self) -> Struct:
+        """The problem as the struct of the sweeps."""
+        return self._game(self.agent, self.weights)
+
+    def game_of(self, weights: np.ndarray) -> Struct:
+        """The same with the agent fixed to weights (R,)."""
+        return self._game(FIXED_AGENT, weights)
+
+    def _game(self, agent: int, weights: np.ndarray) -> Struct:
+        return core.Game(
+            agent=agent,
+            maximise=self.maximise,
+            gamma=self.gamma,
+            state_ptr=self.pmdp.state_ptr,
+            rows=model_rows(self.pmdp),
+            reward=self.reward,
+            weights=weights,
+            set=self.cs,
+        )
+
+    def scratch(self) -> Struct:
+        """Scratch space of sweeps."""
+        return workspace(self.cs, longest_row(self.pmdp), self.pmdp.num_rows)
+
+    def boundary(self) -> np.ndarray:
+        """(S,) values of decided states, 0 elsewhere; for instantaneous rewards, values of all states."""
+        if self.task.final is not None:
+            return self.task.final.copy()
+        values = np.zeros(self.pmdp.num_states)
+        if self.is_reach:
+            values[self.task.target] = 1.0
+        return values
+
+    @cached_property
+    def structure(self) -> Structure:
+        """The solution order; cached with the model, because data change the bounds but not the graph."""
+        decided = self.task.decided
+        key = (decided.tobytes(), self.discounted)
+        known = structures(self.pmdp)
+        if key not in known:
+            if len(known) > 8:
+                known.clear()
+            known[key] = _build_structure(self.pmdp, decided, self.discounted)
+        return known[key]
+
+
+def require_end(pmdp: ParametricMDP, task: Task) -> None:
+    """Refuse a total of both signs unless plays end, or whoever goes on forever loses, where chances are positive."""
+    if not task.signed or task.depends_on_parameters:  # then each end of the reward is looked at, in `Problem.of`
+        return
+    gain = task.reward if task.objective.sense is Sense.MAX else -task.reward
+
+    def held(spent: np.ndarray | bool) -> np.ndarray:
+        usable = usable_rows(played_rows(None, pmdp.num_rows), spent)
+        return held_states(pmdp, usable, ANY_ROW, ~task.decided, lambda: moves(None, np.ones(pmdp.num_transitions)))
+
+    stays, source = held(False), pmdp.row_state[pmdp.transition_row]
+    part = model_graph(pmdp).components(~stays)[1]
+    back = np.logical_and.reduceat(stays[source] & (part[source] == part[pmdp.successor]), pmdp.row_ptr[:-1])
+    bad = held(gain < 0.0) if stays.any() and not task.objective.must_reach else np.zeros_like(stays)
+    bad[pmdp.row_state[back & (gain > 0.0)]] = True
+    if bad.any():
+        state = pmdp.state_name(int(np.flatnonzero(bad)[0]))
+        raise task.without_end(pmdp, f"from {state} on plays can last forever without a loss, or gain again and again")
+
+
+def structures(pmdp: ParametricMDP) -> dict[tuple[bytes, bool], Structure]:
+    """Cached structures, by the decided states and whether there is a discount."""
+    return cached_on(pmdp, "structures", lambda _: {})
+
+
+def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool) -> Structure:
+    graph = model_graph(pmdp)
+    forward = None if discounted else graph.forward_order(decided)
+    if forward is not None:
+        loops = ~decided
+        loops[forward] = False
+        return Structure(np.flatnonzero(loops), ((forward, np.zeros(0, dtype=np.int64)),))
+    order, component, _ = graph.components(decided)
+    # With a discount a loop is worth r / (1 - gamma): an ordinary fixpoint.
+    kind, depth = graph.layers(decided, order, component, not discounted)
+    kind[decided] = SINK
+    cyclic = kind == CYCLIC
+    last = int(depth[kind != SINK].max(initial=0))
+    if last > MAX_LAYERS and int(((depth > 0) | cyclic).sum()) <= MERGE_LIMIT:
+        cyclic = (kind != SINK) & (cyclic | (depth > 0))
+        depth = np.zeros_like(depth)
+        last = 0
+    kinds = np.where(cyclic, CYCLIC, kind)[order]
+    depths = depth[order]
+    rounds = []
+    if last == 0:
+        rounds.append((order[kinds == TRIVIAL], order[kinds == CYCLIC]))
+    else:
+        by_depth = np.argsort(depths, kind="stable")
+        ends = np.searchsorted(depths[by_depth], np.arange(last + 2))
+        for d in range(last + 1):
+            part = by_depth[ends[d] : ends[d + 1]]
+            rounds.append((order[part[kinds[part] == TRIVIAL]], order[part[kinds[part] == CYCLIC]]))
+    sinks = np.flatnonzero((kind == SINK) & ~decided)
+    return Structure(sinks, tuple(rounds))
+
+
+def policy_issues(solution: Solution) -> list[str]:
+    """Problems of the policy: not one of the model, or not the one that was given."""
+    problem, policy = solution.problem, solution.policy
+    if policy.rows is not None and not np.issubdtype(policy.rows.dtype, np.integer):
+        return [f"the policy chooses rows of type {policy.rows.dtype}"]
+    try:
+        policy.check(problem.pmdp)
+    except ModelError as error:
+        return [str(error)]
+    if policy.rows is not None and policy.rows.ndim == 2:
+        if problem.objective.horizon is None:
+            return ["a step-dependent policy needs an objective with a horizon"]
+        if not len(policy.rows):
+            return ["the policy has no decision rule"]
+    parts = ((getattr(policy, name), getattr(problem.policy, name)) for name in ("rows", "weights"))
+    if problem.agent == FIXED_AGENT and not all(np.array_equal(own, given) for own, given in parts):
+        return ["the policy is not the given one"]
+    return []
+
+
+def side_weights(solution: Solution, upward: bool, step: int = 0) -> np.ndarray | None:
+    """(R,) weights of the policy that one side's bound refers to; None if it refers to the best policy."""
+    policy = side_policy(solution, upward)
+    return None if policy is None else policy.at(step).shares(solution.problem.pmdp)
+
+
+def side_policy(solution: Solution, upward: bool) -> Policy | None:
+    """The policy that one side's bound refers to; None if it refers to the best policy."""
+    problem = solution.problem
+    if problem.agent == FIXED_AGENT:
+        return problem.policy
+    own = upward == (problem.objective.sense is Sense.MIN)
+    return solution.policy if own else None
+
+
+def step_rows(policy: Policy | None, horizon: int) -> tuple[np.ndarray | None, int]:
+    """(rows, stride) of a deterministic policy for the core: rows[k * stride] (S,) with k + 1 steps to go."""
+    if policy is None or policy.rows is None:
+        return None, 0
+    if policy.rows.ndim == 1:
+        return np.ascontiguousarray(policy.rows, np.int64), 0
+    rules = policy.rows[:horizon]
+    if len(rules) < horizon:  # the last rule persists
+        rules = rules[np.minimum(np.arange(horizon), len(rules) - 1)]
+    return np.ascontiguousarray(rules[::-1]), rules.shape[1]  # no copy of what the solver wrote from the end on

@@ -1,0 +1,136 @@
+"""`Solution`: bounds on a value, the policy that attains them, and the evidence for them."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.core.errors import PrecisionWarning
+from rpl_agent.core.model import Nature, Objective, Policy, Sense
+from rpl_agent.core.native import core
+from rpl_agent.core.solver.check import SMALLEST, check, is_converged
+from rpl_agent.core.solver.problem import Problem
+
+
+def midpoint(lower: float, upper: float) -> float:
+    """The middle of a bracket whose ends may both be infinite."""
+    return lower if lower == upper else (lower + upper) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Bounds on the value under one direction of nature.
+
+    lower, upper : the bracket at the initial state, rounding included.
+    lower_values, upper_values : (S,) brackets everywhere; +inf where the graph shows an infinite total.
+        With a horizon: (H + 1, S), row k holds the values with k steps to go.
+    policy : attains the bound on the agent's own side (lower for MAX, upper for MIN), re-evaluated with it fixed.
+
+    >>> import rpl_envs
+    >>> from rpl_agent.core.solver import solve_at
+    >>> world = rpl_envs.benchmark("Betting-25")
+    >>> solution = solve_at(world.pmdp, world.theta, world.objective)
+    >>> solution.converged, round(solution.middle, 3)
+    (True, 19.043)
+    """
+
+    problem: Problem
+    lower: float
+    upper: float
+    lower_values: np.ndarray
+    upper_values: np.ndarray
+    policy: Policy
+    iterations: int  # sweeps over the model plus policy-iteration steps; 1 for an acyclic model
+    seconds: float
+    converged: bool  # whether upper - lower meets the requested precision
+    precision: float
+    nature_witness: np.ndarray | None = None  # (T,) nature's choice if it is on the proper side and there are cycles
+
+    @property
+    def nature(self) -> Nature:
+        return self.problem.nature
+
+    @property
+    def objective(self) -> Objective:
+        return self.problem.objective
+
+    @property
+    def gap(self) -> float:
+        """upper - lower; 0 if both are infinite."""
+        return 0.0 if self.lower == self.upper else self.upper - self.lower
+
+    @property
+    def middle(self) -> float:
+        """The middle of the bracket, for display; not a bound."""
+        return midpoint(self.lower, self.upper)
+
+    @property
+    def value(self) -> float:
+        """The bound on the agent's own side, the one its policy attains."""
+        return self.lower if self.objective.sense is Sense.MAX else self.upper
+
+    def check(self, sides: Sequence[bool] = (False, True)) -> list[str]:
+        """Problems of the bounds (of one of ``sides``; True: the upper), found without using how they were
+        computed; empty means certified."""
+        return check(self, sides)
+
+
+def claiming_nothing(solution: Solution, upward: bool) -> Solution:
+    """The solution with trivial bounds on one side."""
+    side, value = ("upper", np.inf) if upward else ("lower", -np.inf)
+    value = float(upward) if solution.problem.is_reach else value
+    values = np.full(solution.problem.pmdp.num_states, value)
+    changes: Any = {side: value, f"{side}_values": np.broadcast_to(values, solution.lower_values.shape)}
+    return replace(solution, **changes, converged=False)
+
+
+def without_tiny(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Replace bounds (S,) so small that their rounding error is unknown (see `SMALLEST`).
+
+    Adding one constant to all positive upper bounds keeps U >= T U. Lower bounds close to the small ones also become
+    0, because their inequality may depend on those.
+    """
+    some = SMALLEST * 1e20
+    if ((lower > 0.0) & (lower < SMALLEST)).any():
+        lower = np.where((lower > 0.0) & (lower < some), 0.0, lower)
+    if ((upper != 0.0) & (np.abs(upper) < SMALLEST)).any():
+        free = problem.discounted or problem.signed
+        upper = np.where(~problem.task.decided & ((upper > 0.0) | free), upper + some, upper)
+    if problem.signed and ((lower < 0.0) & (lower > -SMALLEST)).any():
+        lower = np.where(~problem.task.decided, lower - some, lower)
+    return lower, upper
+
+
+def finish(
+    problem: Problem,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    policy: Policy,
+    iterations: int,
+    precision: float,
+    began: float,
+    witness: np.ndarray | None,
+) -> Solution:
+    """Assemble a solution; warn if it is wider than requested."""
+    if lower.ndim == 1 and any(core.any_faint(len(values), values) for values in (lower, upper)):
+        lower, upper = without_tiny(problem, lower, upper)
+    if problem.mirrors is not None:
+        problem, lower, upper = problem.mirrors, 0.0 - upper, 0.0 - lower
+    start = problem.pmdp.initial_state
+    rounding = problem.task.rounding
+    low, high = float(lower[..., start].flat[-1]) - rounding, float(upper[..., start].flat[-1]) + rounding
+    converged = is_converged(low, high, precision)
+    if not converged:
+        warnings.warn(
+            f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the requested precision {precision:g}",
+            PrecisionWarning,
+            stacklevel=3,
+        )
+    return Solution(
+        problem, low, high, lower, upper, policy, iterations, time.perf_counter() - began, converged, precision, witness
+    )

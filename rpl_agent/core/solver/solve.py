@@ -1,0 +1,275 @@
+"""`solve`: robust and optimistic values with bounds on both sides.
+
+The model is split into strongly connected components. Acyclic parts take one backward pass with outward rounding
+on both sides; cyclic parts are handled by `component`. A finite horizon takes that many Bellman steps from the end. See
+`check` for what a bound must satisfy and why that suffices.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense, best_rows, reached
+from rpl_agent.core.native import core, threads
+from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.relaxations.interval import Intervals, Point
+from rpl_agent.core.relaxations.umdp import UncertainMDP
+from rpl_agent.core.solver.batch import solve_batch
+from rpl_agent.core.solver.check import SMALLEST
+from rpl_agent.core.solver.component import solve_component
+from rpl_agent.core.solver.operator import row_bounds, state_bounds, step_scratch, total_bounds
+from rpl_agent.core.solver.problem import FIXED_AGENT, MIN_AGENT, Problem, step_rows
+from rpl_agent.core.solver.solution import Solution, claiming_nothing, finish
+
+
+def solve_horizon(problem: Problem, precision: float, began: float, side: bool | None) -> Solution:
+    """Bounds with k = 0..H steps to go; the policy has one decision rule per step."""
+    lower, by_lower = horizon_side(problem, bool(side))
+    if side is not None:
+        only = finish(problem, lower, lower, by_lower, len(lower) - 1, precision, began, None)
+        return claiming_nothing(only, not side)
+    upper, by_upper = horizon_side(problem, True, lower)
+    # Rounding is part of the bounds: among rows that differ by rounding only, take the one whose bound is reported.
+    policy = problem.policy or (by_lower if problem.objective.sense is Sense.MAX else by_upper)
+    return finish(problem, lower, upper, policy, len(lower) - 1, precision, began, None)
+
+
+def horizon_side(problem: Problem, upward: bool, other: np.ndarray | None = None) -> tuple[np.ndarray, Policy]:
+    """Bounds (H + 1, S) from one side by steps to go, and the policy: the given one, or the best by these bounds."""
+    values, pmdp, given = from_the_end(problem), problem.pmdp, problem.policy
+    rules = np.empty((max(steps := len(values) - 1, 1), pmdp.num_states), dtype=np.int64)
+    rules[-1] = pmdp.state_ptr[:-1]  # no step to take: any rule will do
+    if problem.relaxation.compiled() is None:
+        _by_expectations(problem, upward, values, rules)
+    else:
+        core.horizon_backward(
+            problem.game,
+            pmdp.num_states,
+            steps,
+            upward,
+            problem.task.decided,
+            *step_rows(given, steps),
+            values,
+            other,
+            rules if given is None else None,
+            *step_scratch(problem),
+        )
+    return values, given or Policy.deterministic(rules[::-1])
+
+
+def from_the_end(problem: Problem) -> np.ndarray:
+    """(H + 1, S) whose first row is the value with no steps to go; the others are to be written."""
+    horizon = problem.objective.horizon
+    assert horizon is not None
+    values = np.empty((horizon + 1, problem.pmdp.num_states))
+    values[0] = problem.boundary()
+    return values
+
+
+def _by_expectations(problem: Problem, upward: bool, values: np.ndarray, rules: np.ndarray) -> None:
+    """The same step by step, for relaxations that have only `expectation`."""
+    given, pmdp, nothing = problem.policy, problem.pmdp, np.inf if upward else -np.inf
+    for k in range(1, len(values)):
+        weights = None if given is None else given.at(len(values) - 1 - k).shares(pmdp)
+        q = row_bounds(problem, values[k - 1], upward)
+        rules[k - 1] = best_rows(problem.agent * total_bounds(problem, q, upward), pmdp.state_ptr, pmdp.row_state)
+        image = state_bounds(problem, q, upward, weights)
+        image[np.isnan(image)] = nothing  # differences beyond the largest float: a trivial bound
+        faint = (image != 0.0) & (np.abs(image) < SMALLEST)
+        image[faint & ((image > 0.0) | upward)] = SMALLEST if upward else 0.0
+        values[k] = np.where(problem.task.decided, values[0], image)
+
+
+DEFAULT_PRECISION = 1e-6
+DEFAULT_ITERATIONS = 100_000
+#: number of transitions from which two solves are worth two threads
+TWO_CORES = 20_000
+
+
+def solve(
+    relaxation: Relaxation | UncertainMDP,
+    objective: Objective,
+    nature: Nature = Nature.ADVERSARIAL,
+    *,
+    policy: Policy | None = None,
+    precision: float = DEFAULT_PRECISION,
+    max_iterations: int = DEFAULT_ITERATIONS,
+    warm: Solution | None = None,
+    reward_error: float = 0.0,
+    side: bool | None = None,
+) -> Solution:
+    """Bounds on the value of an objective when nature plays for or against the agent.
+
+    Parameters
+    ----------
+    nature : ADVERSARIAL gives the robust value, COOPERATIVE the optimistic one
+    policy : evaluate this policy instead of the best one
+    precision : desired upper - lower at the initial state, relative to values above 1; a wider result comes with a
+        warning
+    max_iterations : limit on sweeps and policy-iteration steps
+    warm : an earlier solution of the same model and objective: a start for the search, never a source of bounds
+    reward_error : share of each reward by which it may differ, in nature's favour
+    side : with a horizon, the only side to look at (True: the upper); the other one then claims nothing
+
+    Raises
+    ------
+    ModelError
+        Bad input (bounds, objective, policy), before any iteration.
+
+    >>> import numpy as np
+    >>> lower, upper = np.array([[[0.0, 0.4], [0.0, 1.0]]]), np.array([[[0.6, 1.0], [0.0, 1.0]]])
+    >>> model = UncertainMDP.from_matrices(lower, upper, labels={"goal": [False, True]})
+    >>> round(solve(model, Objective.reach("goal", horizon=2)).lower, 6)
+    0.64
+    """
+    if not precision > 0:
+        raise ModelError(f"precision {precision} must be positive")
+    if max_iterations < 1:
+        raise ModelError(f"max_iterations {max_iterations} must be at least 1")
+    began = time.perf_counter()
+    if isinstance(relaxation, ParametricMDP):
+        names = ", ".join(relaxation.domain.parameters[:3]) + (", ..." if relaxation.domain.dimension > 3 else "")
+        raise ModelError(
+            "the value of a parametric model depends on its parameters: use "
+            f"solve_at(pmdp, [{names}], objective) if they are known, "
+            "certify(pmdp, counts, objective) from data, solve(relaxation, objective) for a set of them "
+            "(rpl_agent.core.relaxations)"
+        )
+    if isinstance(relaxation, UncertainMDP):
+        relaxation = relaxation.relaxation()
+    problem = Problem.of(relaxation, objective, nature, policy, reward_error)
+    if objective.horizon is not None:
+        return solve_horizon(problem, precision, began, side)
+    if relaxation.compiled() is not None:
+        return _solve_compiled(problem.as_cost, precision, max_iterations, warm, began)
+    if not problem.signed:
+        return solve_batch(problem, precision, max_iterations, began)
+    # the iterates of `solve_batch` start from 0; a hull has a solver, but its inner side says nothing of the set
+    hull = Intervals(relaxation.pmdp, *relaxation.bounds(), name=relaxation.name)
+    inside = replace(problem, relaxation=hull, is_hull=True).as_cost
+    return claiming_nothing(_solve_compiled(inside, precision, max_iterations, warm, began), not problem.maximise)
+
+
+def solve_at(
+    pmdp: ParametricMDP,
+    theta: np.ndarray | Sequence[float],
+    objective: Objective,
+    *,
+    policy: Policy | None = None,
+    precision: float = DEFAULT_PRECISION,
+) -> Solution:
+    """The optimum at one θ (d,), or the value of a policy there."""
+    point = Point(pmdp.instantiate(np.asarray(theta, dtype=float)))
+    return solve(point, objective, Nature.COOPERATIVE, policy=policy, precision=precision)
+
+
+def solve_both(
+    relaxation: Relaxation,
+    objective: Objective,
+    *,
+    policy: Policy | None = None,
+    precision: float = DEFAULT_PRECISION,
+    warm: tuple[Solution | None, Solution | None] = (None, None),
+    reward_error: float = 0.0,
+    outer: bool = False,
+) -> tuple[Solution, Solution]:
+    """(robust, optimistic): `solve` against nature and with it, in parallel on two cores if that pays.
+
+    The two are independent, while one solve is a sequence of small dependent steps. ``outer``: with a horizon, look
+    only at the sides that a certificate uses.
+    """
+    sides = (objective.sense is Sense.MIN, objective.sense is Sense.MAX) if outer else (None, None)
+    calls = [
+        partial(
+            solve,
+            relaxation,
+            objective,
+            nature,
+            policy=policy,
+            precision=precision,
+            warm=start,
+            reward_error=reward_error,
+            side=side,
+        )
+        for nature, start, side in zip((Nature.ADVERSARIAL, Nature.COOPERATIVE), warm, sides)
+    ]
+    # Sets that are queried through the protocol may keep state (such as a linear program): one at a time.
+    if relaxation.pmdp.num_transitions < TWO_CORES or relaxation.compiled() is None or threads() == 1:
+        return calls[0](), calls[1]()
+    from concurrent.futures import ThreadPoolExecutor
+
+    _ = Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure  # needed by both, computed once
+    with ThreadPoolExecutor(1) as helper:
+        other = helper.submit(calls[1])
+        return calls[0](), other.result()
+
+
+def warm_values(problem: Problem, warm: Solution | None) -> np.ndarray:
+    """(S,) a start from an earlier solution of the same size; zeros otherwise."""
+    size = problem.pmdp.num_states
+    if warm is None:
+        return np.zeros(size)
+    if warm.lower_values.shape != (size,):
+        raise ModelError(f"the warm start has values of shape {warm.lower_values.shape}, the model {size} states")
+    guess = warm.lower_values if problem.proper_max or problem.mirrors else warm.upper_values
+    return np.where(np.isfinite(guess), -guess if problem.mirrors else guess, 0.0)
+
+
+def _solve_compiled(
+    problem: Problem, precision: float, max_iterations: int, warm: Solution | None, began: float
+) -> Solution:
+    pmdp, structure = problem.pmdp, problem.structure
+    lower, upper = problem.boundary(), problem.boundary()
+    rows = pmdp.state_ptr[:-1].copy()
+    unknown = np.zeros(pmdp.num_states, dtype=bool)  # without a lower bound; 0 stands there until the end
+    _sinks(problem, structure.sinks, lower, upper, rows)
+    unknown[structure.sinks] = problem.signed and not problem.must_reach
+    guess = warm_values(problem, warm)
+    any_cycle = any(len(cyclic) for _, cyclic in structure.rounds)
+    witness = np.zeros(pmdp.num_transitions) if any_cycle and problem.nature_proper else None
+    iterations = 1
+
+    for trivial, cyclic in structure.rounds:
+        if len(trivial):
+            core.backward(problem.game, len(trivial), trivial, lower, upper, rows, problem.scratch())
+        if len(cyclic):
+            budget = max_iterations - iterations
+            for part in solve_component(problem, cyclic, lower, upper, guess, budget):
+                unknown[part.states] = np.isneginf(part.lower)
+                lower[part.states], upper[part.states] = np.where(unknown[part.states], 0.0, part.lower), part.upper
+                if len(part.rows):
+                    rows[part.states] = part.rows
+                if witness is not None and len(part.transitions):
+                    witness[part.transitions] = part.p
+                iterations += part.steps
+    if unknown.any():
+        source = pmdp.row_state[pmdp.transition_row]
+        open_ = ~problem.task.decided[source]
+        lower[reached(pmdp.successor[open_], source[open_], np.flatnonzero(unknown), pmdp.num_states)] = -np.inf
+    return finish(problem, lower, upper, problem.policy or Policy(rows=rows), iterations, precision, began, witness)
+
+
+def _sinks(problem: Problem, sinks: np.ndarray, lower: np.ndarray, upper: np.ndarray, chosen: np.ndarray) -> None:
+    """States that only loop: nothing is reached; a cost accrues forever; a reward is 0 or infinite."""
+    if problem.is_reach or not len(sinks):
+        return
+    if problem.must_reach or problem.signed:
+        lower[sinks] = np.inf if problem.must_reach else 0.0
+        upper[sinks] = np.inf
+        return
+    for s in sinks.tolist():
+        rows = np.arange(problem.pmdp.state_ptr[s], problem.pmdp.state_ptr[s + 1])
+        pays = problem.reward[rows] > 0.0
+        if problem.agent == FIXED_AGENT:
+            pays &= problem.weights[rows] > 0.0
+        if problem.agent == MIN_AGENT and not pays.all():  # looping without reward is possible
+            chosen[s] = rows[~pays][0]
+        elif pays.any():
+            lower[s] = upper[s] = np.inf
+            chosen[s] = rows[pays][0]

@@ -1,0 +1,193 @@
+"""`Certificate`: what was proved, from which data, under which method; plain JSON on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rpl_agent.core.errors import DataError
+from rpl_agent.core.model import Objective, Policy, Sense
+from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read, read_json
+
+FORMAT = "rpl-certificate/1"
+#: Deviations of rewards below this are rounding: the bounds allow for them silently.
+ROUNDING = 1e-12
+#: stages of `timings` that come after the confidence set
+SOLVING = ("solve", "coupled")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """With probability ≥ 1 − delta over the data, at all times simultaneously (see docs/guarantees.md):
+
+    maximising: ``lower`` ≤ V^π(s0) for the returned policy π and V*(s0) ≤ ``upper``;
+    minimising: V^π(s0) ≤ ``upper`` and ``lower`` ≤ V*(s0).
+    With ``evaluated`` true the policy was given, and both bounds are on its own value.
+
+    >>> import rpl_envs
+    >>> world = rpl_envs.benchmark("Betting-25")
+    >>> certificate = certify(world.pmdp, Counts(world.pmdp), world.objective)  # without data
+    >>> certificate.delta, certificate.samples, certificate.guarantee == certificate.lower
+    (0.001, 0, True)
+    """
+
+    lower: float
+    upper: float
+    delta: Share
+    objective: Objective
+    policy: Policy
+    confidence: str
+    relaxation: str
+    samples: Whole
+    estimate: float = math.nan  # value of the policy at the point estimate: not a guarantee
+    evaluated: bool = False
+    anytime: bool = True  # valid at data-dependent times (False for fixed-N intervals)
+    log_e_value: float = 0.0  # largest evidence so far against the model's structure; enough refutes it
+    refuted: bool = False
+    empty: bool = False  # no parameter fits all constraints
+    fallback: str | None = None  # what was used instead of the configured set, and why
+    edge: str | None = None  # parameters whose most likely value lies outside their domain
+    reward_error: Positive = 0.0  # deviation of rewards from the model's, inside lower and upper: a share, or per step
+    basis: str = ""  # of a likelihood set: "bets" on the value, "windows" alone, a "table" of counts without order
+    truncation: str | None = None  # what a time limit of the environment means for the guarantee
+    momentary_lower: float = math.nan  # of the latest data alone, if this is the best of a run so far
+    momentary_upper: float = math.nan
+    attribution: dict[str, float] = field(default_factory=dict)  # estimate: share of the gap per parameter
+    episodes_for: dict[str, int] = field(default_factory=dict)  # estimate: further episodes until "half the gap"
+    slack: float = 0.0  # width of the solver's brackets, already inside lower and upper; a horizon needs none
+    model: str = ""
+    model_hash: str = ""
+    timings: dict[str, float] = field(default_factory=dict)
+    iterations: Whole = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    checked: bool = False  # both bounds passed the solver's independent check
+    proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
+    unproved_lower: float = math.nan  # computed, but better than proved; nan if equal
+    unproved_upper: float = math.nan
+
+    @property
+    def gap(self) -> float:
+        return self.upper - self.lower
+
+    @property
+    def computed(self) -> tuple[float, float]:
+        """(lower, upper) as computed, before they were weakened to what is proved."""
+        low, high = self.unproved_lower, self.unproved_upper
+        return self.lower if math.isnan(low) else low, self.upper if math.isnan(high) else high
+
+    @property
+    def guarantee(self) -> float:
+        """The robust side: what the policy is guaranteed to achieve."""
+        return self.lower if self.objective.sense is Sense.MAX else self.upper
+
+    @property
+    def sentence(self) -> str:
+        """What holds with probability ≥ 1 − δ, as a sentence."""
+        if self.objective.sense is Sense.MAX:
+            return f"this policy achieves at least {self.lower:.6g}; no policy achieves more than {self.upper:.6g}"
+        return f"this policy costs at most {self.upper:.6g}; no policy costs less than {self.lower:.6g}"
+
+    @property
+    def explanation(self) -> str:
+        """Where the gap comes from, as text; an estimate, empty if there is none."""
+        parts = []
+        if self.episodes_for:
+            parts.append(f"half the gap: ≈ {self.episodes_for['half the gap']:,} more episodes")
+        for name, share in sorted(self.attribution.items(), key=lambda item: -item[1])[:3]:
+            if share >= 0.005:
+                parts.append(f"{share:.0%} of the gap is {name}")
+        return ", ".join(parts)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know besides the numbers."""
+        unchecked = None if self.checked else "these bounds have not passed the solver's independent check"
+        per = "of each" if self.objective.is_open_ended else "per step"
+        rewards = f"rewards are not exactly the model's: bounds allow for {self.reward_error:.3g} {per}"
+        rewards = rewards if self.reward_error > ROUNDING else ""
+        table = "the counts have no order; steps in order (Counts.add_many) give tighter bounds"
+        order = table if self.basis == "table" else None
+        endless = "no lower bound: at some parameters that the data do not exclude, plays may never end"
+        endless = endless if self.computed[0] == -math.inf else ""
+        return [
+            note for note in (self.fallback, self.edge, order, endless, rewards, self.truncation, unchecked) if note
+        ]
+
+    @property
+    def e_value(self) -> float:
+        return math.exp(min(self.log_e_value, 700.0))
+
+    @property
+    def build_seconds(self) -> float:
+        return sum(v for k, v in self.timings.items() if k not in SOLVING)
+
+    @property
+    def solve_seconds(self) -> float:
+        return sum(self.timings.get(stage, 0.0) for stage in SOLVING)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; infinities as the strings "inf" and "-inf"."""
+        return {"format": FORMAT, **jsonable(self), "gap": jsonable(self.gap), "guarantee": jsonable(self.guarantee)}
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        text = json.dumps(self.to_dict(), allow_nan=False)
+        if path is not None:
+            Path(path).write_text(text)
+        return text
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> Certificate:
+        """From a JSON text or a file."""
+        text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
+        data = read_json(text, "the certificate")
+        if data.get("format") != FORMAT:
+            raise DataError(f"not a certificate: format is {data.get('format')!r}, expected {FORMAT!r}")
+        return read(data, cls, "the certificate")
+
+    def __str__(self) -> str:
+        subject = (
+            "this policy's value lies in" if self.evaluated else "the policy is certified; value and optimum lie in"
+        )
+        lines = [
+            f"{self.objective.describe()}  on {self.model}",
+            f"  with probability ≥ {1 - self.delta:g}: {subject} [{self.lower:.6g}, {self.upper:.6g}]"
+            f"  (gap {self.gap:.4g})",
+        ]
+        if not self.evaluated:
+            lines.append(f"  {self.sentence}")
+        lines.append(
+            f"  from {self.samples:,} transitions, {self.confidence} set"
+            f"{' with bets on the value' if self.basis == 'bets' else ''}, {self.relaxation} relaxation"
+            + ("" if self.anytime else " (fixed-N only: not valid if data decided how much data there is)")
+        )
+        if self.proved:
+            lines.append(
+                "  proved: rpl_agent/guarantee/checker.py checks both numbers, from the proof beside the certificate"
+            )
+        low, high = self.computed
+        if (low, high) != (self.lower, self.upper):
+            share = f", {(high - low) / self.gap:.4g} of the proved gap" if math.isfinite(self.gap) else ""
+            lines.append(f"  computed, not proved: [{low:.6g}, {high:.6g}]{share}")
+        if self.explanation:
+            lines.append(f"  estimate: {self.explanation}")
+        return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions that affect the numbers, for the record."""
+    from importlib.metadata import PackageNotFoundError, version  # which imports `email` and `socket`
+
+    own = sys.modules[__name__.partition(".")[0]]  # the running code: an editable install may report an older version
+    found = {"python": platform.python_version(), "rpl-agent": own.__version__}
+    for package in ("numpy", "scipy", "highspy", "gymnasium"):
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found

@@ -1,0 +1,1000 @@
+"""A checker for certificates of learned Markov decision processes: `python checker.py PROOF.json[.gz]`.
+
+One file, Python's standard library, exact arithmetic (big integers and `fractions`), no imports from the package.
+It reads a model M with unknown parameters θ, counted data, a policy π and a claim, and proves
+
+    with probability ≥ 1 − δ over the data:   lower ≤ V(π)  and  V(best policy) ≤ upper       (maximising),
+                                              lower ≤ V(best policy)  and  V(π) ≤ upper       (minimising),
+                                              lower ≤ V(π) ≤ upper                            (a given policy),
+
+or names the first inequality that fails. It does not search: all values, centres and ranks are in the file.
+
+Trusted: this file; that `model` (with the `start` of estimates), `objective`, `delta`, `confidence` (the method, chosen
+before any data), `reward_error` and `data`, also those of earlier times in `regions`, are the reader's; and the
+reader's assumptions: the data come from M[u] with one u in the domain, at which every expression is a probability;
+given state and action the successor is drawn independently of everything before; marks were taken when their data
+arrived, with their weight and the completed share of the plan. Actions and stopping may depend on the past.
+
+Floats are exact dyadic numbers, irrational numbers are enclosed. Anything not covered is refused with a sentence.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from fractions import Fraction
+from itertools import pairwise
+from math import factorial, fsum, isqrt, lcm, sqrt
+from typing import Any
+
+FORMAT = "rpl-proof/3"
+#: Scale of enclosures: a number t stands for t / 2^BITS.
+BITS = 128
+ONE = 1 << BITS
+#: The shares of bets, the joint likelihood and intervals, in δ / 10,000, by method ("anytime" for models without
+#: coordinates) and for a graph whose expressions are not trusted; the rest covers the rounding of 1/13 + 1/13 + …
+SHARES = {"likelihood with bets": (7220, 2090, 190), "likelihood": (0, 9215, 285)}
+SHARES |= {"anytime": (0, 0, 9500), "graph": (0, 0, 400)}
+MOST_COORDINATES = 12  # of a joint likelihood
+
+
+class Refused(Exception):
+    """A sentence saying what is false, or not covered."""
+
+
+#: Exceptions caused by a file that is not a proof.
+MALFORMED = (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, AssertionError)
+
+
+def need(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise Refused(sentence)
+
+
+# ====================================================================== numbers
+def exact(number: Any) -> Fraction:
+    """The rational number in the file: an integer, a float (a dyadic number), or "p/q"."""
+    need(isinstance(number, int | float | str) and not isinstance(number, bool), f"{number!r} is not a number")
+    try:
+        return Fraction(number)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise Refused(f"{number!r} is not a finite number") from None
+
+
+def common_den(numbers: Any) -> int:
+    return lcm(1, *{x.denominator for x in numbers})
+
+
+def up(x: Fraction) -> int:
+    """x rounded up to a multiple of 2^-BITS."""
+    return -((-x.numerator << BITS) // x.denominator)
+
+
+def down(x: Fraction) -> int:
+    return (x.numerator << BITS) // x.denominator
+
+
+def _atanh_series(n: int, d: int, bits: int) -> int:
+    """2 atanh(n/d) · 2^bits for |n/d| ≤ 1/3, with error below 2^10: every term is rounded by less than 2 units."""
+    power, total, k = (n << bits) // d, 0, 1
+    square = power * power >> bits
+    while power not in (0, -1):  # rounding towards −∞ never ends at 0
+        total, power, k = total + power // k, power * square >> bits, k + 2
+    return 2 * total
+
+
+_GUARD = BITS + 32
+_LN2 = _atanh_series(1, 3, _GUARD)
+
+
+def ln(x: Fraction) -> tuple[int, int]:
+    """ln x enclosed, both ends times 2^BITS. x = m 2^e with m in [2/3, 4/3], ln m = 2 atanh((m − 1)/(m + 1))."""
+    n, d = x.numerator, x.denominator
+    e = n.bit_length() - d.bit_length()
+    need(x > 0 and abs(e) < 1 << 20, "the logarithm of a number that is not positive, or out of range")
+    n, d = (n, d << e) if e >= 0 else (n << -e, d)
+    if 3 * n > 4 * d:
+        e, d = e + 1, 2 * d
+    elif 3 * n < 2 * d:
+        e, n = e - 1, 2 * n
+    value = (_atanh_series(n - d, n + d, _GUARD) + e * _LN2) >> 32  # 2^10 (|e| + 2) < 2^32
+    return value - 1, value + 2
+
+
+def root_up(square: int) -> int:
+    """An integer that is at least the square root of an integer."""
+    return isqrt(square) + 1 if square > 0 else 0
+
+
+def norm_up(vector: list[Fraction]) -> Fraction:
+    """At least the length of a vector."""
+    den = common_den(vector)
+    return Fraction(root_up(sum((x.numerator * (den // x.denominator)) ** 2 for x in vector)), den)
+
+
+def shifted(matrix: list[list[Any]], amount: Any) -> list[list[Any]]:
+    """matrix + amount · I."""
+    return [[x + (amount if i == j else 0) for j, x in enumerate(row)] for i, row in enumerate(matrix)]
+
+
+def solved(matrix: list[list[Any]], right: list[Any]) -> list[Any] | None:
+    """x with matrix x = right for a positive definite matrix, None for any other: by elimination."""
+    rows = [[*row, y] for row, y in zip(matrix, right)]
+    for k, pivot in enumerate(rows):
+        if not pivot[k] > 0:
+            return None
+        for i, row in enumerate(rows):
+            factor = row[k] / pivot[k]
+            if i != k:
+                rows[i] = [a - factor * b for a, b in zip(row, pivot)]
+    return [row[-1] / row[k] for k, row in enumerate(rows)]
+
+
+PI = [Fraction(3141592653589793238462643383279502884197 + k, 10**39) for k in (0, 1)]
+
+
+def ln_factorial(n: int) -> tuple[int, int]:
+    """ln n! enclosed; Stirling's series alternates, so two partial sums enclose it."""
+    if n < 256:
+        return ln(Fraction(factorial(n)))
+    low, high = ln(Fraction(n))
+    least, most = ln(2 * PI[0] * n)[0], ln(2 * PI[1] * n)[1]
+    start = Fraction(1, 12 * n) - Fraction(1, 360 * n**3)
+    rest = up(start + Fraction(1, 1260 * n**5))
+    return n * low - n * ONE + least // 2 + down(start), n * high - n * ONE + most // 2 + 1 + rest
+
+
+# ====================================================================== 1. model, objective, data
+Monomial = tuple[tuple[int, int], ...]  # (parameter, power), …
+Polynomial = dict[Monomial, Fraction]
+Cut = tuple[list[Fraction], Fraction]  # a·x ≤ b
+
+
+def polynomial(terms: list[Any]) -> Polynomial:
+    return combined([(exact(c), {tuple((i, p) for i, p in monomial): Fraction(1)}) for c, monomial in terms])
+
+
+def combined(parts: list[tuple[Fraction, Polynomial]]) -> Polynomial:
+    """Σ factor · polynomial, without zeros."""
+    total: Polynomial = {}
+    for factor, part in parts:
+        for monomial, c in part.items():
+            total[monomial] = total.get(monomial, Fraction(0)) + factor * c
+    return {monomial: c for monomial, c in total.items() if c}
+
+
+class Model:
+    """States, rows (an action in a state), transitions, and for each transition an expression in the parameters."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        state_ptr, row_ptr, successor, expression = (
+            data[k] for k in ("state_ptr", "row_ptr", "successor", "expression")
+        )
+        self.states, self.rows, self.initial = len(state_ptr) - 1, len(row_ptr) - 1, data["initial"]
+        self.silent, self.rewards = set(data["silent"]), data["rewards"]
+        self.labels = {name: set(states) for name, states in data["labels"].items()}
+        self.box = [(exact(low), exact(high)) for low, high in zip(data["lower"], data["upper"], strict=True)]
+        self.coordinates = None if data["coordinates"] is None else Coordinates(data["coordinates"])
+        self.table = self.coordinates.table if self.coordinates else [polynomial(f) for f in data["expressions"]]
+        for name, ptr, size in (("states", state_ptr, self.rows), ("rows", row_ptr, len(successor))):
+            grows = all(isinstance(p, int) and p < q for p, q in pairwise(ptr))
+            need(bool(ptr) and ptr[0] == 0 and ptr[-1] == size and grows, f"the {name} of the model are out of order")
+        need(len(expression) == len(successor) and len(data["action"]) == self.rows, "the model's lists differ")
+        need(all(0 <= s < self.states for s in [*successor, self.initial, *self.silent]), "a state does not exist")
+        need(set(expression) == set(range(len(self.table))), "an expression does not exist, or is not used")
+        #: per state its rows; per row its state, its name, and (successor, expression) of its transitions
+        self.rows_of = [range(*pair) for pair in pairwise(state_ptr)]
+        self.row_state = [s for s, rows in enumerate(self.rows_of) for _ in rows]
+        self.name = [f"state {s}, action {data['actions'][a]!r}" for s, a in zip(self.row_state, data["action"])]
+        self.moves = [list(zip(successor[i:j], expression[i:j])) for i, j in pairwise(row_ptr)]
+        self.constant = [terms.get((), Fraction(0)) if not set(terms) - {()} else None for terms in self.table]
+        for labels, name in {tuple(f for _, f in moves): name for name, moves in zip(self.name, self.moves)}.items():
+            total = combined([(Fraction(1), self.table[f]) for f in labels])  # must be 1, for all θ and for all x
+            terms = [self.coordinates.terms[f][1:] for f in labels] if self.coordinates else []
+            cancel = not any(map(sum, zip(*terms)))  # also where the coordinates depend on each other
+            need(total == {(): 1} and cancel, f"the probabilities of {name} do not sum to 1")
+
+    def range_over_box(self, terms: Polynomial) -> tuple[int, int]:
+        """A polynomial over the parameters' bounds, term by term, in units of 2^-BITS."""
+        low = high = Fraction(0)
+        for monomial, c in terms.items():
+            ends = [c]
+            for i, power in monomial:
+                a, b = self.box[i]
+                ends = [x * end for x in ends for end in (a**power, b**power, *([Fraction(0)] if a < 0 < b else []))]
+            low, high = low + min(ends), high + max(ends)
+        return down(low), up(high)
+
+
+class Objective:
+    """The value of a play. `decided` states end it, with a value; without a target it never ends."""
+
+    def __init__(self, model: Model, data: dict[str, Any]) -> None:
+        kind, sense = data["kind"], data["sense"]
+        need(kind in ("reach", "reward", "instant") and sense in ("max", "min"), f"{sense} {kind} is not covered")
+        self.maximising, self.is_reach, self.pays = sense == "max", kind == "reach", kind == "reward"
+        target: set[int] = model.labels[data["target"]] if data.get("target") is not None else set()
+        avoid: set[int] = model.labels[data["avoid"]] - target if data.get("avoid") is not None else set()
+        self.decided = dict.fromkeys(avoid, Fraction(0)) | dict.fromkeys(target, Fraction(int(self.is_reach)))
+        self.discount = exact(data.get("discount", 1))
+        need(0 < self.discount <= 1, f"the discount is {float(self.discount)}")
+        self._rewards(model, data)
+        self._times(model, data.get("horizon"))
+        summed = not self.is_reach and self.discount == 1 and self.horizon is None
+        #: whether no value is negative, and whether an infinite play is worth infinity, or what it collects
+        self.is_positive = self.is_reach or (summed and all(r >= 0 for r in self.reward))
+        unreached = data.get("unreached") or ("accumulate" if self.maximising else "infinite")
+        need(unreached in ("infinite", "accumulate"), f"unreached = {unreached!r} is not covered")
+        self.must_reach = summed and data.get("target") is not None and unreached == "infinite"
+        self.is_signed = summed and not self.is_positive
+
+    def _rewards(self, model: Model, data: dict[str, Any]) -> None:
+        """(R) what each row pays, 0 where the play is over; for "the reward of the state after n steps" its values."""
+        self.reward, self.final = [Fraction(0)] * model.rows, [Fraction(0)] * model.states
+        if self.is_reach:
+            return
+        need(data.get("reward_name") in model.rewards, f"the model has no reward {data.get('reward_name')!r}")
+        given = model.rewards[data["reward_name"]]
+        state, row = ({int(k): exact(r) for k, r in given[part]} for part in ("state", "row"))
+        if data["kind"] == "instant":
+            need(not self.decided and data.get("horizon") is not None, "an instant reward with a target, or no horizon")
+            self.final = [state.get(s, Fraction(0)) for s in range(model.states)]
+            return
+        for r, s in enumerate(model.row_state):
+            if s not in self.decided:
+                self.reward[r] = state.get(s, Fraction(0)) + row.get(r, Fraction(0))
+
+    def _times(self, model: Model, horizon: Any) -> None:
+        """Silent states take no time. They are a random start, and states that pay between any two others."""
+        start, between = model.initial in model.silent, model.silent - {model.initial}
+        for s in model.silent:
+            quiet = not any(t in model.silent for row in model.rows_of[s] for t, _ in model.moves[row])
+            need(quiet, f"the silent state {s} leads to a silent one")
+        need(not start or all(model.initial not in dict(m) for m in model.moves), "the silent start is entered again")
+        self.undiscounted = model.initial if start else -1
+        self.visible = [s not in model.silent for s in range(model.states)]
+        self.horizon: int | None = None
+        self.steps = [] if horizon is None else [Fraction(horizon)]
+        if horizon is None:
+            return
+        need(isinstance(horizon, int) and horizon >= 0, f"the horizon is {horizon!r}")
+        for row, s in enumerate(model.row_state):
+            if between and self.visible[s] and s not in self.decided:
+                following = {t for t, _ in model.moves[row]}
+                even = following == {s} or not any(self.visible[t] for t in following)
+                need(even, f"{model.name[row]} passes no silent state")
+        self.horizon = int(start) + (2 if between else 1) * horizon
+
+    def off(self, bound: Fraction, error: Fraction, upper: bool) -> Fraction:
+        """The bound if rewards deviate from the model's: by a share of each (all are ≥ 0), or by an amount per step."""
+        steps = [*self.steps, 1 / (1 - self.discount)] if self.discount < 1 else self.steps or [Fraction(0)]
+        amount = error * (max(bound, Fraction(0)) if self.is_positive else min(steps)) if self.pays else Fraction(0)
+        return bound + amount if upper else bound - amount
+
+    def factor(self, state: int, target: int) -> int:
+        """The factor of a successor's value, over the discount's denominator."""
+        takes_time = self.visible[target] and state != self.undiscounted
+        return self.discount.numerator if takes_time else self.discount.denominator
+
+
+class Policy:
+    """The policy: one row per state, one per step (of a horizon) and state, or weights of rows."""
+
+    def __init__(self, model: Model, data: dict[str, Any]) -> None:
+        self.model, self.rules, self.weights = model, data["rules"], data["weights"]
+
+    def at(self, state: int, step: int) -> list[tuple[int, Fraction]]:
+        """Rows and their probabilities in a step; the last rule persists."""
+        rows = self.model.rows_of[state]
+        if self.rules is not None:
+            played = {self.rules[min(step, len(self.rules) - 1)][state]: Fraction(1)}
+        else:
+            played = {row: exact(self.weights[row]) for row in rows if self.weights[row]}
+        total = sum(played.values())
+        fine = total > 0 and all(row in rows and weight > 0 for row, weight in played.items())
+        need(fine, f"the policy plays nothing in state {state}, or what does not exist there")
+        return [(row, weight / total) for row, weight in played.items()]
+
+
+class Data:
+    """Counts of transitions, and per mark the counts of expressions of the data before it."""
+
+    def __init__(self, model: Model, data: dict[str, Any]) -> None:
+        self.model, self.rows = model, [[0] * len(moves) for moves in model.moves]
+        places = [(row, k) for row, moves in enumerate(model.moves) for k in range(len(moves))]
+        for t, n in data["transitions"]:
+            need(isinstance(n, int) and n > 0 <= t, f"{n!r} counts of transition {t!r}")
+            row, k = places[t]
+            need(self.rows[row][k] == 0, f"transition {t} is counted twice")
+            self.rows[row][k] = n
+        #: per expression how often it occurred, and how often it could have
+        self.successes, self.trials = [0] * len(model.table), [0] * len(model.table)
+        for moves, counts in zip(model.moves, self.rows):
+            visits = sum(counts)
+            for (_, f), n in zip(moves, counts):
+                self.successes[f] += n
+                self.trials[f] += visits
+        self.total, self.fitted = sum(self.successes), list[list[float]]()
+        self._read_marks(data)
+
+    def _read_marks(self, data: dict[str, Any]) -> None:
+        """(weight, share of the plan, successes, trials): windows begin where weight > 0, bets where share > 0.
+
+        The first mark is the start. Weights sum to ≤ 1; those of a plan are told at the mark, others before any data.
+        """
+        schedule, planned = data["schedule"], data["planned"]
+        need(schedule in ("geometric", "planned", "split"), f"the schedule of marks {schedule!r} is not covered")
+        need(isinstance(planned, int) and planned >= 0, f"{planned!r} transitions were planned")
+        first = usual = exact({"geometric": 1 / 13, "planned": 1 / 16, "split": 0.01}[schedule])
+        due = [64 * 4**j for j in range(12)]
+        if schedule == "split":
+            usual, due = exact((1.0 - 0.01) / 3), [max(1, round(share * planned)) for share in (0.04, 0.08, 0.16)]
+        last = {"successes": [0] * len(self.trials), "trials": [0] * len(self.trials)}
+        self.marks = [(first, Fraction(0), last["successes"], list[int]())]
+        for mark in data["marks"]:
+            weight, share = exact(mark["weight"]), exact(mark["progress"])
+            need(weight >= 0 <= share <= 1, "the weight or the share of a mark is out of range")
+            for name, now in (("successes", self.successes), ("trials", self.trials))[: 2 if share else 1]:
+                found = [0] * len(now)
+                for f, n in mark[name]:
+                    found[f] = n
+                inside = all(isinstance(n, int) and a <= n <= b for a, n, b in zip(last[name], found, now))
+                need(inside, f"the {name} of a mark are no part of the data after it")
+                last[name] = found
+            need(sum(last["successes"]) == mark["total"], "the transitions of a mark are counted otherwise")
+            self.marks.append((weight, share, last["successes"], last["trials"] if share else []))
+        windows = [(mark[0], sum(mark[2])) for mark in self.marks if mark[0]]
+        need(sum(weight for weight, _ in windows) <= 1 + Fraction(1, 2**40), "the marks' weights exceed 1")
+        if schedule == "geometric" or planned:  # else marks are the reader's own
+            need(all(w == usual for w, _ in windows[1:]), "the weights of the marks are not those of their schedule")
+            for (_, before), (_, total) in pairwise(windows):
+                need(any(before < d <= total for d in due), f"no mark is due after {total} transitions")
+
+    def is_start_of(self, other: Data) -> bool:
+        """Whether these data are the beginning of others, as far as counts and marks show."""
+        same = self.marks == [mark for mark in other.marks if sum(mark[2]) <= self.total]
+        grown = all(a <= b for one, two in zip(self.rows, other.rows) for a, b in zip(one, two))
+        return same and grown
+
+    def fits(self, line: Coordinates) -> list[list[float]]:
+        """x of every mark: a function of the data before it."""
+        found, known = self.fitted or [line.start], 0
+        for _, _, counts, _ in self.marks[len(found) :]:
+            due = 4 * sum(counts) >= 5 * known
+            found.append(line.fit(counts, found[-1]) if due else found[-1])
+            known = sum(counts) if due else known
+        self.fitted = found
+        return found
+
+
+# ====================================================================== 2. intervals of single expressions
+class Intervals:
+    """lo ≤ f[u] ≤ hi for every expression, in units of 2^-BITS, on an event of probability ≥ 1 − its share of δ.
+
+    Theorem (anytime interval). A Bernoulli event of probability p is observed at times that may depend on the past.
+    With K successes and J failures, M = ∫ q^K (1−q)^J dBeta(½,½)(q) / (p^K (1−p)^J) is a non-negative martingale that
+    starts at 1, so P(M ever ≥ 1/γ) ≤ γ (Ville). ln M is convex in p with its minimum at K/(K+J): an end l < K/(K+J)
+    with M(l) ≥ 1/γ excludes all p ≤ l, and the same above. The integral is (2K)! (2J)! / (4^(K+J) K! J! (K+J)!).
+
+    The event of f: "f happened", in all rows that carry f on one transition. Each f has γ = share / number of them, but
+    of f and 1 − f only the first one counts: the other one's interval follows.
+    """
+
+    def __init__(self, data: Data, share: Fraction, ends: dict[str, Any]) -> None:
+        self.model, self.seen, self.lines = data.model, data.successes, dict[int, Any]()
+        self.low, self.high = [0] * len(self.seen), [ONE] * len(self.seen)
+        for f, terms in enumerate(self.model.table):
+            self.cut(f, *self.model.range_over_box(terms))
+            if self.model.constant[f] is None:  # c + k d, d the terms without c over the first one's factor
+                k = terms[min(m for m in terms if m)]
+                d = frozenset((m, x / k) for m, x in terms.items() if m)
+                self.lines[f] = terms.get((), Fraction(0)), k, d
+        self.events = self._events(data)
+        threshold = ln(max(1, len(self.events)) / share)[1]
+        for name, pair in ends.items():
+            f, (low, high) = int(name), (exact(x) for x in pair)
+            need(f in self.events, f"the interval of expression {f} belongs to no event of the model")
+            self._check(f, low, high, *self.events[f], threshold)
+            self.cut(f, down(low), up(high))
+        self._propagate()
+        self.check_rows()
+
+    def _propagate(self) -> None:
+        """f = c + k d with one polynomial d for several f: an interval of each is one of d, and so of all others."""
+        bounds: dict[Any, list[Fraction]] = {}
+        for f, (c, k, d) in 2 * list(self.lines.items()):  # the second time with what the first one has found
+            ends = sorted((Fraction(x, ONE) - c) / k for x in (self.low[f], self.high[f]))
+            known = bounds.get(d, ends)
+            bounds[d] = [max(known[0], ends[0]), min(known[1], ends[1])]
+            low, high = sorted(c + k * x for x in bounds[d])
+            self.cut(f, down(low), up(high))
+
+    def _check(self, f: int, low: Fraction, high: Fraction, K: int, J: int, threshold: int) -> None:
+        both = ln_factorial(2 * K)[0] + ln_factorial(2 * J)[0] - (K + J) * ln(Fraction(4))[1]
+        both -= ln_factorial(K)[1] + ln_factorial(J)[1] + ln_factorial(K + J)[1]
+        need(low * (K + J) <= K <= high * (K + J), f"the interval of expression {f} does not hold {K}/{K + J}")
+        for end in ([low] if low > 0 else []) + ([high] if high < 1 else []):  # 0 and 1 claim nothing
+            excluded = 0 < end < 1 and both - (K * ln(end)[1] + J * ln(1 - end)[1]) >= threshold
+            need(excluded, f"the end {float(end):.9g} of expression {f} is not excluded by the data")
+
+    def cut(self, f: int, low: int, high: int) -> None:
+        self.low[f], self.high[f] = max(self.low[f], low), min(self.high[f], high)
+        need(self.low[f] <= self.high[f], f"no value is left for expression {f}: the data contradict the model")
+
+    def _events(self, data: Data) -> dict[int, tuple[int, int]]:
+        """(successes, failures) of the event of f."""
+        known = {line: f for f, line in reversed(self.lines.items())}
+        events = {f: (0, 0) for f, (c, k, d) in self.lines.items() if known.get((1 - c, -k, d), f) >= f}
+        for moves, counts in zip(self.model.moves, data.rows):
+            labels, total = [f for _, f in moves], sum(counts)
+            for f, n in zip(labels, counts):
+                if f in events and labels.count(f) == 1:
+                    events[f] = events[f][0] + n, events[f][1] + total - n
+        return events
+
+    def check_rows(self) -> None:
+        for row, moves in enumerate(self.model.moves):
+            fits = sum(self.low[f] for _, f in moves) <= ONE <= sum(self.high[f] for _, f in moves)
+            need(fits, f"no distribution is left for {self.model.name[row]}: the data contradict the model")
+
+    def is_possible(self, f: int) -> bool:
+        """Whether f[u] > 0: by its interval, or because it was observed (impossible events almost surely are not)."""
+        return self.low[f] > 0 or self.seen[f] > 0
+
+
+# ====================================================================== 3. the joint likelihood
+class Coordinates:
+    """f[θ] = c_f + w_f·x with x polynomials of θ, chosen with the model; c_f and w_f are numerators over `den`.
+
+    Expressions see θ only through x, so the likelihood is a function of x. Rows sum to 1 for every x, so each x at
+    which all f ≥ 0 makes a Markov decision process, whether or not it is one of some θ: the theorems below need no
+    more, so polynomials are treated like affine expressions.
+    """
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        given, domain = ([[exact(y) for y in terms] for terms in data[name]] for name in ("terms", "domain"))
+        self.x, self.domain = [polynomial(terms) for terms in data["x"]], domain  # c + w·x ≥ 0 in the domain
+        self.dimension = len(self.x)
+        sizes = {len(terms) for terms in given + domain}
+        need(0 < self.dimension <= MOST_COORDINATES and sizes == {self.dimension + 1}, "coordinates of a wrong size")
+        self.table = [combined(list(zip(terms, [{(): Fraction(1)}, *self.x]))) for terms in given]
+        self.den = common_den(y for terms in given for y in terms)
+        self.terms = [[int(y * self.den) for y in terms] for terms in given]
+        self.free = [f for f, (_, *w) in enumerate(self.terms) if any(w)]
+        self.floats = [[y / self.den for y in self.terms[f]] for f in self.free]
+        self.start = [float(y) for y in data["start"]]
+        self.tau = (self.dimension + 1) / (2 * len(self.free))
+
+    def fit(self, counts: list[int], x: list[float]) -> list[float]:
+        """Near the minimiser of −Σ (K_f + τ) ln f, by Newton steps s from x.
+
+        With m = max |w_f·s| / f, steps of length 1/(1 + m) keep all f > 0 and descend. Validity does not depend on the
+        result: it only has to be a function of the counts, and floats that are added (`fsum` rounds once), multiplied,
+        divided and rooted give the same numbers everywhere.
+        """
+        for _ in range(64):
+            p = self.chances(x)
+            need(min(p) > 0, "an expression is not positive at an estimate")
+            pull = [(counts[f] + self.tau) / q for f, q in zip(self.free, p)]
+            score = [fsum(y * w[i] for y, (_, *w) in zip(pull, self.floats)) for i in range(self.dimension)]
+            s = solved(self.information([y / q for y, q in zip(pull, p)]), score)
+            if s is None:
+                break
+            size = max(abs(fsum(a * b for a, b in zip(w, s))) / q for q, (_, *w) in zip(p, self.floats))
+            x = [a + b / (1 + size) for a, b in zip(x, s)]
+            if size < 2.0**-30:
+                break
+        return x
+
+    def at(self, point: list[Any]) -> tuple[list[int], int]:
+        """All expressions at a point: numerators, and their denominator."""
+        z = [exact(x) for x in point]
+        scale = common_den(z)
+        whole = [int(x * scale) for x in z]
+        return [c * scale + sum(a * b for a, b in zip(w, whole, strict=True)) for c, *w in self.terms], self.den * scale
+
+    def chances(self, x: list[float]) -> list[float]:
+        return [fsum([c, *(a * b for a, b in zip(w, x, strict=True))]) for c, *w in self.floats]
+
+    def information(self, weights: list[float]) -> list[list[float]]:
+        """Σ weight · w_f w_f'."""
+        r, pairs = range(self.dimension), [(y, w[1:]) for y, w in zip(weights, self.floats)]
+        return [[fsum(y * w[i] * w[j] for y, w in pairs) for j in r] for i in r]
+
+
+class Frame:
+    """x = center + factor y: every expression is p_f + s_f·y, whole numbers over one denominator `den`."""
+
+    def __init__(self, coordinates: Coordinates, data: dict[str, Any]) -> None:
+        r, center, factor = coordinates.dimension, data["center"], data["factor"]
+        need(len(center) == r and len(factor) == r and all(len(row) == r for row in factor), "a frame of a wrong size")
+        self.center, self.factor = [exact(x) for x in center], [[exact(x) for x in row] for row in factor]
+        scale = common_den([*self.center, *(x for row in self.factor for x in row)])
+        start, *columns = ([int(x * scale) for x in column] for column in (self.center, *zip(*self.factor)))
+        self.den = coordinates.den * scale
+        self.p = [c * scale + sum(a * b for a, b in zip(w, start)) for c, *w in coordinates.terms]
+        self.s = [[sum(a * b for a, b in zip(w, column)) for column in columns] for _, *w in coordinates.terms]
+
+
+class Likelihood:
+    """C: a convex set of x that contains the truth at all times simultaneously, except with probability α.
+
+    Theorem. Let x_k be points with all f ≥ 0, each a function of the data before step k, and w_j weights of marks,
+    Σ w_j ≤ 1. For the steps k after mark j let L_j(u) = Π f_k[u] and Q_j = Π f_k[x_k], f_k the label of step k. Then
+    E = Σ_j w_j Q_j / L_j(u) is a supermartingale that starts at ≤ 1: a step multiplies a term by f_k[x_k] / f_k[u], of
+    conditional mean ≤ Σ_i P[x_k]_i = 1. So P(E ever ≥ 1/α) ≤ α (Ville), and on the rest, for any mark j,
+
+        g(u) = −ln L_j(u) = −Σ_f K_f ln f[u]  <  bound  =  ln 1/(α w_j) − ln Q_j.
+
+    So u lies in C = {x : g(x) ≤ bound}: convex, because f is affine in x. Here x_k are the `fits` of marks.
+    """
+
+    def __init__(self, line: Coordinates, data: Data, alpha: Fraction, window: int) -> None:
+        marks = [*data.marks, (Fraction(0), Fraction(0), data.successes, list[int]())]
+        need(0 <= window < len(data.marks) and marks[window][0] > 0, "no window of the likelihood begins there")
+        self.line, bound = line, ln(1 / (alpha * marks[window][0]))[1]
+        self.K = [n - m for n, m in zip(data.successes, marks[window][2])]
+        self.used = [f for f in line.free if self.K[f] > 0]
+        for x, before, after in zip(data.fits(line)[window:], marks[window:], marks[window + 1 :]):
+            p, den = line.at(x)
+            need(all(p[f] > 0 for f in line.free), "an expression is not positive at an estimate")
+            for f in self.used:
+                if hits := after[2][f] - before[2][f]:
+                    bound -= hits * ln(Fraction(p[f], den))[0]
+        self.bound = Fraction(bound, ONE)
+
+    def cut(self, point: list[Any]) -> Cut:
+        """(a, b) with a·x ≤ b on C. For any t > 0, −ln f ≥ ln t + 1 − t f; t ≈ 1/f at the point makes it a tangent."""
+        (p, den), scale = self.line.at(point), self.line.den << 64
+        sums, level = [0] * (self.line.dimension + 1), 0  # Σ K t f = sums[0] + sums[1:]·x over `scale`; Σ K (1 + ln t)
+        for f in self.used:
+            need(p[f] > 0, f"expression {f} is not positive at a point of the likelihood")
+            t = (den << 64) // p[f] + 1  # over 2^64
+            sums = [x + self.K[f] * t * y for x, y in zip(sums, self.line.terms[f])]
+            level += self.K[f] * (ONE + ln(Fraction(t, 1 << 64))[0])
+        b = self.bound + Fraction(sums[0], scale) - Fraction(level, ONE)
+        return [Fraction(-x, scale) for x in sums[1:]], b
+
+    def check_ball(self, frame: Frame) -> None:
+        """C lies in the ball {center + factor y : |y| ≤ 1}.
+
+        With t ≈ 1/f[center] and e = t f − 1 = e0 + n·y: on the ball e ≤ ε = e0 + |n|, and φ(ε) = 2(ε − ln(1+ε))/ε²
+        decreases, so −ln f = ln t − ln(1+e) ≥ ln t − e + ½ φ(ε) e². Summed over f: g ≥ A0 + A1·y + y'A2 y on the ball.
+        φ(ε) ≥ 1/(1 + 2ε/3), because ln(1+ε) ≤ ε(6+ε)/(6+4ε) for ε ≥ 0 (compare derivatives).
+        If A0 − |A1| + λ_min(A2) > bound, g > bound on the sphere. If also g(center) ≤ bound, no point of C is
+        outside: g ≤ bound on the segment to the centre (convexity), which crosses the sphere.
+        """
+        r, den, level, height = self.line.dimension, frame.den << 64, Fraction(0), Fraction(0)
+        linear, square = [Fraction(0)] * r, [[Fraction(0)] * r for _ in range(r)]
+        for f in self.used:
+            need(frame.p[f] > 0, f"expression {f} is not positive at the centre of the ball")
+            t = den // frame.p[f] + 1  # over 2^64
+            e, *n = (Fraction(x, den) for x in (t * frame.p[f] - den, *(t * x for x in frame.s[f])))
+            low, high = (Fraction(x, ONE) for x in ln(Fraction(t, 1 << 64)))
+            level += self.K[f] * (low - e)
+            height += self.K[f] * (high - e + e * e)  # ln(1+e) ≥ e − e² for e ≥ 0
+            phi = Fraction(int((1 << 32) / (1 + (e + norm_up(n)) * 2 / 3)), 1 << 32)
+            linear = [x + self.K[f] * (phi * e - 1) * y for x, y in zip(linear, n)]
+            square = [[x + self.K[f] * phi / 2 * y * z for x, z in zip(row, n)] for row, y in zip(square, n)]
+        need(height <= self.bound, "the centre of the ball is no point of the likelihood's set")
+        encloses = solved(shifted(square, level - self.bound - norm_up(linear)), linear)
+        need(encloses is not None, "the ball does not enclose the likelihood's set")
+
+
+class Bets:
+    """Cuts a·x ≤ b of slabs that contain the truth at all marks simultaneously, except with probability α.
+
+    Theorem. At a mark payoffs u_f ∈ (−1, 1) are fixed, a function of the data before it. From then on a step labelled f
+    multiplies M by (1 + u_f) exp(−Σ_i u_i f_i[x]), i over the successors of its row. At the truth the mean of this,
+    given the past and the row, is m e^(1−m) ≤ 1, m = 1 + Σ u_i f_i: so P(M ever ≥ 2/α) ≤ α/2 (Ville), and the same for
+    −u. With K_f the steps labelled f between a mark and the next, N_f those that could have been (visits of rows, once
+    for each successor with f), ln M = Σ_marks Σ_f (K_f ln(1 + u_f) − N_f u_f f[x]) is affine in x, so that always
+
+        Σ K ln(1 + u) − ln 2/α  <  Σ_f (Σ_marks N_f u_f) f[truth]  <  ln 2/α − Σ K ln(1 − u).
+
+    Any payoffs are valid. These test x against a shift along I⁻¹G, I the curvature and G the gradient of the best value
+    at the `fit` of the data before the mark: computed here, so that nobody can choose them afterwards.
+    """
+
+    def __init__(self, objective: Objective, line: Coordinates, data: Data, alpha: Fraction) -> None:
+        self.model, self.objective, self.line, self.cuts = data.model, objective, line, list[Cut]()
+        self.aimed = self.found_with = 0  # transitions with which direction and gradient were found
+        level, grid = ln(2 / alpha)[1], 1 << 26
+        z2 = max(2 * (level / ONE - 2), 1.0)
+        sums, gain, loss = [0] * (line.dimension + 1), 0, 0  # Σ N u f = sums[0] + sums[1:]·x over `den`; ln of u and −u
+        marks = [(x, *mark[1:]) for x, mark in zip(data.fits(line), data.marks) if mark[1]]
+        den, now = line.den * grid, (line.start, Fraction(1), data.successes, data.trials)
+        for (x, share, K, N), (_, _, later, tried) in pairwise([*marks, now]):
+            if 4 * sum(K) >= 5 * self.aimed:
+                self._aim(x, K, N)
+            late = sqrt(z2 + 2.5464790894703255 / max(1 - float(share), 2.0**-20))  # more, the less of the plan is left
+            early = sqrt(sqrt(sqrt(max(0.5 / float(share), 1.0))))
+            stake = min((sqrt(z2) + late) / 2 * early, 2 * sqrt(z2)) * sqrt(float(share))
+            for f, unit in zip(line.free, self.unit):
+                u = round(max(-0.5, min(0.5, stake * unit)) * grid)
+                hits, staked = later[f] - K[f], (tried[f] - N[f]) * u
+                sums = [a + staked * x for a, x in zip(sums, line.terms[f])]
+                if hits and u:
+                    gain, loss = (y + hits * ln(Fraction(grid + z, grid))[0] for y, z in ((gain, u), (loss, -u)))
+            for sign, won in ((1, loss), (-1, gain)):
+                b = Fraction(level - won, ONE) - Fraction(sign * sums[0], den)
+                self.cuts.append(([Fraction(sign * a, den) for a in sums[1:]], b))
+
+    def _aim(self, x: list[float], K: list[int], N: list[int]) -> None:
+        """unit: payoffs for a shift by one standard deviation of the value."""
+        free, self.aimed = self.line.free, sum(K)
+        p = [max(q, (K[f] + 0.5) / (4 * N[f] + 4)) for f, q in zip(free, self.line.chances(x))]
+        information = self.line.information([N[f] / q for f, q in zip(free, p)])
+        ridge = fsum(information[i][i] for i in range(len(x))) * 2.0**-30 + 1e-300
+        if self.aimed >= 5 * self.found_with:
+            self.gradient, self.found_with = self._slope(x), self.aimed
+        shift = solved(shifted(information, ridge), self.gradient) or [0.0] * len(x)
+        size = fsum(a * b for a, b in zip(self.gradient, shift))
+        scale = 1 / sqrt(size) if 0 < size < 1e300 else 0.0
+        self.unit = [scale * fsum(a * b for a, b in zip(w, shift)) / q for q, (_, *w) in zip(p, self.line.floats)]
+
+    def _slope(self, x: list[float]) -> list[float]:
+        """The gradient of the best value at x: Σ over transitions of expected passages · value behind them · w_f."""
+        model, horizon = self.model, self.objective.horizon
+        weight, mass = [0.0] * len(model.table), [float(s == model.initial) for s in range(model.states)]
+        chance = [float(c or 0) for c in model.constant]
+        for f, q in zip(self.line.free, self.line.chances(x)):
+            chance[f] = max(0.0, min(1.0, q))
+        for behind, rule in self._plan(chance):
+            moved = mass if horizon is None else [0.0] * model.states
+            for s, row in rule:
+                here, mass[s] = mass[s], 0.0
+                for t, f in model.moves[row] if here else ():
+                    passed = here * self.objective.factor(s, t) / self.objective.discount.denominator
+                    weight[f] += passed * behind[t]
+                    moved[t] += passed * chance[f]
+            mass = moved
+            if fsum(mass[s] for s, _ in rule) < 2.0**-8:
+                break
+        return [fsum(weight[f] * w[i] for f, (_, *w) in zip(self.line.free, self.line.floats)) for i in range(len(x))]
+
+    def _plan(self, chance: list[float]) -> list[tuple[list[float], list[tuple[int, int]]]]:
+        """Per step (values behind it, best rows), the first step first, by sweeps over the states."""
+        model, objective, rule, plan = self.model, self.objective, dict[int, int](), list[Any]()
+        den, best = objective.discount.denominator, max if objective.maximising else min
+        order = [s for s in reversed(range(model.states)) if s not in objective.decided]
+        rows = [(float(r), s, moves) for r, s, moves in zip(objective.reward, model.row_state, model.moves)]
+        steps = [(r, [(t, chance[f] * objective.factor(s, t) / den) for t, f in moves]) for r, s, moves in rows]
+        v = [float(objective.decided.get(s, end)) for s, end in enumerate(objective.final)]
+        sweeps = objective.horizon or max(16, min(1024, 2**22 // sum(map(len, model.moves))))
+        for _ in range(sweeps):
+            old = list(v)
+            behind = v if objective.horizon is None else old
+            for s in order:
+                found = []
+                for value, moves in map(steps.__getitem__, model.rows_of[s]):
+                    for t, q in moves:
+                        value += q * behind[t]
+                    found.append(value)
+                value = best(found)
+                if value != v[s] or s not in rule:  # of rows that are equally good the one that led there stays
+                    v[s], rule[s] = value, model.rows_of[s][found.index(value)]
+            plan = [(old, sorted(rule.items())), *plan] if objective.horizon is not None else []
+            if objective.horizon is None and all(abs(a - b) <= 2.0**-12 * abs(a) for a, b in zip(v, old)):
+                break
+        return plan or [(v, sorted(rule.items()))] * sweeps
+
+
+# ====================================================================== 4. value functions
+def shares(model: Model, method: str, delta: Fraction) -> list[Fraction]:
+    """The shares of bets, joint likelihood and intervals."""
+    joint = model.coordinates is not None or method == "graph"
+    return [delta * Fraction(part, 10_000) for part in SHARES[method if joint and model.box else "anytime"]]
+
+
+class Region:
+    """What is known of u: intervals of expressions; where the likelihood is used also cuts a·x ≤ b, and a ball."""
+
+    def __init__(self, objective: Objective, data: Data, delta: Fraction, method: str, proof: Any) -> None:
+        self.model, self.objective, self.cuts = data.model, objective, list[Cut]()
+        self.ball: Frame | None = None
+        line, part = self.model.coordinates, proof["likelihood"]
+        bets, joint, single = shares(self.model, method, delta)
+        self.intervals = Intervals(data, single, proof["ends"])
+        if part is None:
+            return
+        if line is None or not joint:
+            raise Refused("the joint likelihood is part of the proof, and not of its model and method")
+        self.line, self.likelihood = line, Likelihood(line, data, joint, part["window"])
+        self.reach = [[Fraction(end, ONE) for end in self.model.range_over_box(x)] for x in line.x]
+        any_bet = any(isinstance(k, int) for k in part["cuts"])
+        need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
+        self.bet_cuts = Bets(objective, line, data, bets).cuts if any_bet else []
+        self.cuts = [self.cut(name) for name in part["cuts"]]
+        if part["ball"] is not None:
+            self.enclose(Frame(line, part["ball"]))
+
+    def enclose(self, ball: Frame) -> None:
+        """Use a ball that holds all that is left: by the likelihood, or, in one coordinate, by the cuts."""
+        if self.line.dimension == 1:
+            for way in (1, -1):
+                end = ball.center[0] + way * abs(ball.factor[0][0])
+                enforced = any(way * a > 0 and a * end >= b for (a,), b in self.cuts)
+                need(enforced, "the interval of the only coordinate is not enforced by its cuts")
+        else:
+            self.likelihood.check_ball(ball)
+        self.ball = ball
+        for f in self.line.free:
+            p, width = ball.p[f], root_up(sum(x * x for x in ball.s[f]))
+            self.intervals.cut(f, down(Fraction(p - width, ball.den)), up(Fraction(p + width, ball.den)))
+        self.intervals.check_rows()
+
+    def cut(self, name: Any) -> Cut:
+        """Of a bet: its number; of the likelihood: a point; of an interval: "low 3", "high 3"; else "domain 3"."""
+        if not isinstance(name, str):
+            return self.bet_cuts[name] if isinstance(name, int) else self.likelihood.cut(name)
+        kind, k = name.split()[0], int(name.split()[1])
+        c, *w = self.line.domain[k] if kind == "domain" else [Fraction(y, self.line.den) for y in self.line.terms[k]]
+        if kind == "high":
+            return w, Fraction(self.intervals.high[k], ONE) - c
+        return [-y for y in w], c - (0 if kind == "domain" else Fraction(self.intervals.low[k], ONE))
+
+    def joined(self, multipliers: list[Any]) -> Cut:
+        """Σ m (a·x ≤ b), m ≥ 0."""
+        a, b = [Fraction(0)] * self.line.dimension, Fraction(0)
+        for i, given in multipliers:
+            m = exact(given)
+            need(m >= 0 and 0 <= i < len(self.cuts), "a multiplier is negative or belongs to no cut")
+            a, b = [x + m * y for x, y in zip(a, self.cuts[i][0])], b + m * self.cuts[i][1]
+        return a, b
+
+
+class Claim:
+    """One side of the claim: U(s, y) = v + g·y for every state (and number of steps to go); g = 0 for plain numbers.
+
+    Lower bounds are upper bounds of the negated problem: everything below is about U ≥ r + γ P U. At the truth, which
+    the region contains, U then bounds the value by induction over steps (horizon), by contraction (discount), or as
+    shown in `plays_end`. States without a number claim nothing, and no play that counts may get there.
+    """
+
+    def __init__(self, region: Region, policy: Policy | None, upper: bool, proof: dict[str, Any]) -> None:
+        self.model, self.objective, self.region, self.policy = region.model, region.objective, region, policy
+        model, objective = self.model, self.objective
+        self.upper, self.sign, self.side = upper, 1 if upper else -1, "upper" if upper else "lower"
+        values = [proof["values"]] if objective.horizon is None else proof["values"]
+        self.ball = region.ball if max(len(U or ()) for row in values for U in row) > 1 else None
+        size = 1 + len(self.ball.center) if self.ball else 1
+        fits = len(values) == (objective.horizon or 0) + 1 and all(len(row) == model.states for row in values)
+        need(fits, "values of a wrong number of steps or states")
+        need(all(U is None or len(U) == size for row in values for U in row), "a function that does not fit its ball")
+        known = {x: exact(x) for row in values for U in row for x in U or ()}
+        self.den = common_den([*known.values(), *objective.reward, *objective.decided.values(), *objective.final])
+        whole = {x: self.scaled(number) for x, number in known.items()}
+        #: (v, g) by steps to go and states, whole numbers over `den`
+        self.U = [[None if U is None else (whole[U[0]], [whole[x] for x in U[1:]]) for U in row] for row in values]
+        self.rank: list[Any] = proof.get("rank") or [0] * model.states
+        #: multipliers of cuts, by "start" and by "steps to go after it, row"
+        self.duals: dict[str, list[Any]] = proof.get("duals", {})
+
+    def scaled(self, x: Fraction) -> int:
+        return self.sign * x.numerator * (self.den // x.denominator)
+
+    def _least(self, k: int, s: int) -> int:
+        """The minimum of U(s, ·) over the ball, or less."""
+        v, g = self.U[k][s] or (0, [])
+        return v - root_up(sum(x * x for x in g))
+
+    def bound(self) -> Fraction:
+        """The proved bound of the initial state's value."""
+        last = len(self.U) - 1
+        for k in range(last + 1):
+            spent, active = self.inequalities(k, max(k - 1, 0), last - k)
+        if self.objective.horizon is None and self.objective.discount == 1:
+            self.plays_end(spent, active)
+        return self.at_start()
+
+    def at_start(self) -> Fraction:
+        """max over the region of U(s0, ·): the ball's, or by weak duality with multipliers m ≥ 0 of the cuts a·x ≤ b.
+
+        v + g·y = v + Σ m (a·x − a·c) + (g − F'Σ m a)·y ≤ v + Σ m (b − a·c) + |g − F'Σ m a|.
+        """
+        need(self.U[-1][self.model.initial] is not None, f"no {self.side} bound for the initial state")
+        v, g = self.U[-1][self.model.initial] or (0, [])
+        value, rest = Fraction(v, self.den), [Fraction(x, self.den) for x in g]
+        if self.ball is not None and "start" in self.duals:
+            a, b = self.region.joined(self.duals["start"])
+            value += b - sum(x * y for x, y in zip(a, self.ball.center))
+            rest = [x - sum(y * z for y, z in zip(a, column)) for x, column in zip(rest, zip(*self.ball.factor))]
+        return self.sign * (value + norm_up(rest))
+
+    def inequalities(self, k: int, after: int, step: int) -> tuple[dict[int, bool], set[int]]:
+        """Check every state with k steps to go, for every u of the region; return (spent rows, active states).
+
+        Not active: decided states, states without a claim, probabilities bounded by 1, lower bounds ≤ 0 of values ≥ 0.
+        """
+        model, objective = self.model, self.objective
+        spent, active = dict[int, bool](), set[int]()
+        settled = objective.is_reach if self.upper else objective.is_positive
+        for s in range(model.states):
+            if self.U[k][s] is None:
+                continue
+            least = self._least(k, s)
+            if s in objective.decided or (objective.horizon is not None and k == 0):
+                worth = self.scaled(objective.decided.get(s, objective.final[s]))
+                need(least >= worth, f"state {s}: the {self.side} bound of a play that is over is wrong")
+            elif not (settled and least >= (self.den if self.upper else 0)):
+                active.add(s)
+        for s in active:
+            every: list[list[Any]] = [[(row, 1)] for row in model.rows_of[s]]
+            for group in every if self.policy is None else [self.policy.at(s, step)]:
+                v, g = self.U[k][s] or (0, [])
+                excess = sum((w * self.scaled(objective.reward[row]) for row, w in group), -v)
+                if self.ball is None:
+                    excess += sum(w * self.most(row, after) for row, w in group)
+                else:
+                    excess = self._quadratic(self.ball, group, excess, g, after)
+                if excess > 0:
+                    at = model.name[group[0][0]] + (f", {k} steps to go" if objective.horizon is not None else "")
+                    by = min(excess / self.den, Fraction(10**99))
+                    raise Refused(f"{at}: the {self.side} bound misses its inequality by {float(by):.3g}")
+                for row, _ in group:
+                    spent[row] = excess < 0 or (objective.reward[row] > 0 and objective.is_positive)
+        return spent, active
+
+    def successors(self, row: int, after: int) -> list[tuple[int, int, list[int]]]:
+        """(expression, v, g) of the successors, times γ over its denominator where a step ends there."""
+        model, objective, found = self.model, self.objective, []
+        for target, f in model.moves[row]:
+            if self.region.intervals.high[f] <= 0:
+                continue
+            U = self.U[after][target]
+            if U is None:
+                raise Refused(f"{model.name[row]}: no {self.side} bound for its successor {target}")
+            factor = objective.factor(model.row_state[row], target)
+            found.append((f, U[0], U[1]) if factor == 1 else (f, factor * U[0], [factor * x for x in U[1]]))
+        return found
+
+    def most(self, row: int, after: int) -> Fraction:
+        """max Σ p_i U_i over distributions with lo ≤ p ≤ hi: start at lo, then fill the largest first."""
+        low, high = self.region.intervals.low, self.region.intervals.high
+        successors = self.successors(row, after)
+        if (multipliers := self.duals.get(f"{after} {row}")) is not None:
+            return self._over_cuts(successors, multipliers) / self.objective.discount.denominator
+        total, room = sum(low[f] * v for f, v, _ in successors), ONE - sum(low[f] for f, _, _ in successors)
+        for v, width in sorted(((v, high[f] - low[f]) for f, v, _ in successors), reverse=True):
+            part = min(room, width)
+            total, room = total + part * v, room - part
+        return Fraction(total, ONE * self.objective.discount.denominator)
+
+    def _over_cuts(self, successors: list[tuple[int, int, list[int]]], multipliers: list[Any]) -> Fraction:
+        """max Σ f_i[x] U_i = c + h·x over the cuts: h·x ≤ Σ m b + max (h − Σ m a)·x over the parameters' bounds."""
+        line = self.region.line
+        sums = [sum(v * line.terms[f][k] for f, v, _ in successors) for k in range(line.dimension + 1)]
+        (c, *h), (a, b) = (Fraction(x, line.den) for x in sums), self.region.joined(multipliers)
+        rest = [x - self.den * y for x, y in zip(h, a)]
+        return c + self.den * b + sum(max(x * low, x * high) for x, (low, high) in zip(rest, self.region.reach))
+
+    def _quadratic(self, ball: Frame, group: list[Any], a: Fraction | int, here: list[int], after: int) -> Fraction:
+        """a + l·y + y'My ≤ a + |l| + max(0, λ_max(M)) on the ball; λ_max < t where tI − M is positive definite."""
+        r, parts = range(len(here)), common_den(weight for _, weight in group)
+        den = ball.den * self.objective.discount.denominator * parts
+        a0, l, minus = -(-a * den // 1), [-x * den for x in here], [[0 for _ in r] for _ in r]  # −M over 2 den
+        for row, weight in group:
+            w = int(weight * parts)
+            for f, v, g in self.successors(row, after):
+                p, slope = w * ball.p[f], ball.s[f]
+                a0, l = a0 + p * v, [x + p * y + w * v * z for x, y, z in zip(l, g, slope)]
+                if any(g) and any(slope):
+                    minus = [[minus[i][j] - w * (slope[i] * g[j] + slope[j] * g[i]) for j in r] for i in r]
+        linear, rough = a0 + root_up(sum(x * x for x in l)), max(sum(map(abs, row)) for row in minus)  # Gershgorin
+        if 2 * linear + rough > 0 > linear and solved(shifted(minus, Fraction(-2 * linear)), [0 for _ in r]):
+            return Fraction(0)
+        return Fraction(2 * linear + rough, 2 * den)
+
+    # ------------------------------------------------------------------ 5. plays that never end
+    def plays_end(self, spent: dict[int, bool], active: set[int]) -> None:
+        """Without discount and horizon. Iterating U ≥ r + P U along plays at the truth gives, for every n,
+
+            U(s) ≥ E[rewards of n steps, values of states that are not active] + E[U(s_n); active all the time],
+
+        and the last term must not be negative in the limit.
+        - Upper bounds where a play that never ends is worth what it collects: enough that U ≥ 0 everywhere.
+        - Lower bounds where such a play is worth infinity (U = −L): infinite plays need no proof.
+        - Otherwise plays must leave the active states almost surely. It is enough that in every active state each row
+          (of a policy: one row that is played) is spent, i.e. its inequality is strict or it pays, or leads out: some
+          successor of positive probability, or every one, is not active or of smaller rank. Rows that are not spent
+          lead out with a probability bounded from below, and rows are spent forever with positive chance only where the
+          rewards are infinite, above L; upper bounds need U ≥ 0 for that. For rewards of both signs rows must lead out:
+          steps then have a finite mean, and without one whoever plays fair bets until he is ahead gains on average.
+        """
+        model, counts = self.model, self.counts_spent(active)
+        if not self.objective.is_signed and self.objective.must_reach != self.upper and (not self.upper or counts):
+            return
+        for s in active:
+            played = model.rows_of[s] if self.policy is None else [row for row, _ in self.policy.at(s, 0)]
+            ends = [(counts and spent[row]) or self.leads_out(row, active) for row in played]
+            name = model.name[played[ends.index(False)]] if False in ends else ""
+            holds = all(ends) if self.policy is None else any(ends)
+            need(holds, f"{name}: plays may stay forever, and the {self.side} bound fails")
+
+    def counts_spent(self, active: set[int]) -> bool:
+        """Whether rows that are spent need not lead out: lower bounds, or U ≥ 0, of rewards ≥ 0."""
+        return not self.objective.is_signed and (not self.upper or all(self._least(0, s) >= 0 for s in active))
+
+    def leads_out(self, row: int, active: set[int]) -> bool:
+        """Whether all successors, or one of positive probability, are not active or have a smaller rank."""
+        rank, here, moves = self.rank, self.rank[self.model.row_state[row]], self.model.moves[row]
+        out = [f for t, f in moves if t not in active or rank[t] < here]
+        return len(out) == len(moves) or any(map(self.region.intervals.is_possible, out))
+
+
+# ====================================================================== the statement
+def check(proof: dict[str, Any]) -> dict[str, Any]:
+    """What the file proves; raises `Refused` with the reason if something fails."""
+    need(proof.get("format") == FORMAT, f"not a proof: format {proof.get('format')!r}")
+    need("refused" not in proof, str(proof.get("refused")))
+    model = Model(proof["model"])
+    objective = Objective(model, proof["objective"])
+    policy, data = Policy(model, proof["policy"]), Data(model, proof["data"])
+    delta, method, given = exact(proof["delta"]), proof["confidence"], proof["evaluated"]
+    error = exact(proof["reward_error"])
+    need(objective.horizon is not None or len(policy.rules or [0]) == 1, "the policy changes with time: not covered")
+    fits = 0 < delta < 1 and 0 <= error <= (1 if objective.is_positive else 0 if objective.is_signed else error)
+    need(fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
+    need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
+    need(isinstance(given, bool), "evaluated must be true or false")
+    regions = []
+    for part in proof["regions"]:
+        then = data if part["data"] is None else Data(model, part["data"])
+        need(then.is_start_of(data), "the data behind a bound are not the beginning of the data")
+        regions.append(Region(objective, then, delta, method, part))
+    found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": given}
+    for side, upper in (("lower", False), ("upper", True)):
+        known = Fraction(upper) if (objective.is_reach if upper else objective.is_positive) else None
+        if proof[side] is not None:
+            own, region = given or objective.maximising != upper, regions[proof[side]["region"]]
+            bound = Claim(region, policy if own else None, upper, proof[side]).bound()
+            bound = objective.off(bound, error, upper)
+            known = bound if known is None else min(known, bound) if upper else max(known, bound)
+        claimed = found[side] = proof["claim"][side]
+        found[f"{side} proved"] = known
+        if claimed is not None:
+            holds = known is not None and (exact(claimed) >= known if upper else exact(claimed) <= known)
+            proved = "nothing" if known is None else float(known)
+            need(holds, f"the {side} bound {claimed!r} is claimed, but {proved!r} is proved")
+    return found
+
+
+def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
+    low, high = ("unknown" if found[side] is None else found[side] for side in ("lower", "upper"))
+    if found["evaluated"]:
+        text = f"the value of the policy lies in [{low}, {high}]"
+    elif found["objective"].maximising:
+        text = f"the policy achieves at least {low}; no policy achieves more than {high}"
+    else:
+        text = f"the policy costs at most {high}; no policy costs less than {low}"
+    graph = "" if proof["confidence"] != "graph" else " (only the model's graph is trusted)"
+    return f"proved with probability ≥ 1 − {proof['delta']} over {found['data'].total:,} transitions: {text}{graph}"
+
+
+def read(path: str) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        raw = file.read()
+    return json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)  # type: ignore[no-any-return]
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 if proved, 1 if refused, 2 if there is no file to read."""
+    if len(arguments) != 1:
+        print(__doc__)
+        return 2
+    try:
+        proof = read(arguments[0])
+        print(sentence(proof, check(proof)))
+    except (Refused, *MALFORMED) as error:
+        print(f"refused: {error if isinstance(error, Refused) else f'the file is malformed: {error!r}'}")
+        return 1
+    except OSError as error:
+        print(error)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

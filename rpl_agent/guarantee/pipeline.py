@@ -1,0 +1,476 @@
+"""From counts to a certificate: the paper's Section 3 in one pure function.
+
+    counts ─► confidence set ─► region ─► relaxation ─► robust solver ─► certificate
+              (evidence)       (where θ   (what nature    (adversarial: the guarantee,
+                                can be)    may do)          cooperative: the bound on every policy)
+
+Theorem 1 (the set contains the truth with probability ≥ 1 − δ, hence robust values bound true ones) is why the two
+numbers of a certificate are bounds; Theorem 2 (inclusion hierarchy) orders the relaxations by tightness.
+
+The life of the lower bound (the upper bound is its mirror image), in order:
+
+1. `solver`: a value for every state, by one backward pass without cycles (`solve`), by `component` with them.
+2. `solver.solution.finish`: the value of the initial state, minus the rounding of the objective's numbers.
+3. `_proved`: `solver.check` proves the values independently of how they were found. What fails is widened by
+   at most 1e-7 of itself, solved once more without a warm start, and then dropped (`claiming_nothing`).
+4. `certify_uncertainty`: of the robust solution if we maximise, of the optimistic one if we minimise.
+5. `_better_bounds`: the maximum with the coupled bound. `coupled.bounds` proposes an affine value function,
+   `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.bounds` over its pieces.
+6. `agent.session.best_so_far`: the maximum over the run, with its policy, for sets valid at all times.
+
+`uncertainty_from` does the part that depends on the data only; `certify_uncertainty` adds the two solves. The agent
+calls the same two functions: nature COOPERATIVE explores, nature ADVERSARIAL certifies.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.core.coupled import coupled_bounds
+from rpl_agent.core.coupled.attribution import attribution, episodes_seen, own_gradient
+from rpl_agent.core.coupled.expansion import value_at
+from rpl_agent.core.errors import (
+    DataError,
+    ModelError,
+    PrecisionWarning,
+    RefutedWarning,
+    RepeatedChanceWarning,
+    RPLWarning,
+)
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.intervals import untied_intervals
+from rpl_agent.core.evidence.ledger import LEAST_DELTA, Ledger, check_delta
+from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, cached_on
+from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.regions.base import Region
+from rpl_agent.core.regions.product import Product
+from rpl_agent.core.relaxations.base import Relaxation, row_sums
+from rpl_agent.core.relaxations.interval import Intervals, expression_wise, parameter_wise, tied, untied
+from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.relaxations.umdp import UncertainMDP
+from rpl_agent.core.solver import Solution, solve_at, solve_both
+from rpl_agent.core.solver.graph import model_graph
+from rpl_agent.core.solver.problem import require_end
+from rpl_agent.core.solver.solution import claiming_nothing
+from rpl_agent.guarantee.certificate import Certificate, versions
+from rpl_agent.guarantee.confidence import ConfidenceSet, confidence_names, confidence_set
+from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
+from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge, point_estimate
+from rpl_agent.guarantee.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
+from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
+
+CONFIDENCES = confidence_names()
+#: Most rows of three or more successors to bound by one support query each, at about a millisecond.
+QUERIED_ROWS = 500
+#: Relative widths by which bounds are widened, in turn, until they pass their check.
+WIDENED = (0.0, 1e-11, 1e-9, 1e-7)
+
+
+@dataclass(frozen=True)
+class Config:
+    """How to certify. The defaults are the tightest sound choice for every use.
+
+    >>> Config(confidence="clopper-pearson").is_anytime
+    False
+    """
+
+    confidence: str = "likelihood"
+    relaxation: str = "coupled"
+    delta: float = 1e-3
+    precision: float = 1e-6
+    pieces: int = 8  # coupled relaxation: pieces of the region to try on a side where the whole falls short
+    bets: bool = True  # bet on the value; without bets, certificates for any number of objectives hold simultaneously
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta, LEAST_DELTA)
+        confidence_set(self.confidence)
+        if self.relaxation not in RELAXATIONS:
+            raise ModelError(f"relaxation {self.relaxation!r} is not one of {RELAXATIONS}")
+        if not 0 < self.precision < 1:
+            raise ModelError(f"precision {self.precision} is outside (0, 1)")
+
+    @property
+    def is_anytime(self) -> bool:
+        return confidence_set(self.confidence).anytime
+
+
+@dataclass(eq=False)
+class Uncertainty:
+    """The result of the data: the relaxation for the solver, and its origin."""
+
+    relaxation: Relaxation
+    region: Region | None
+    estimate: np.ndarray | None  # (d,) point estimate of θ, None if there is none
+    doubt: Doubt  # the strongest evidence against the model
+    refuted: bool
+    empty: bool
+    fallback: str | None
+    basis: str = ""  # of the likelihood set, see `likelihood.region.basis_of`
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def log_e_value(self) -> float:
+        return self.doubt.log_e_value
+
+
+@dataclass
+class Solutions:
+    """Solver results kept to warm-start the next solve on the same model."""
+
+    robust: Solution | None = None
+    optimistic: Solution | None = None
+
+
+@contextmanager
+def timed(timings: dict[str, float], stage: str) -> Iterator[None]:
+    """Add the time of the enclosed code to that of a stage."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - start
+
+
+# ---------------------------------------------------------------------- data → what nature may do
+@one_blas_thread
+def uncertainty_from(
+    pmdp: ParametricMDP,
+    counts: Counts,
+    config: Config,
+    objective: Objective | None = None,
+    *,
+    start: np.ndarray | None = None,
+    evidence: Doubt = NO_DOUBT,
+) -> Uncertainty:
+    """The confidence set of the data, relaxed for the solver.
+
+    ``objective`` is whose value will be bounded, chosen before the data: the set may be tight where that matters.
+    ``start`` (d,) is an earlier estimate, from which the search for the new one starts. ``evidence`` is the
+    strongest doubt about this data set so far: valid at all times simultaneously, so a refuted model stays refuted.
+    """
+    if counts.pmdp is not pmdp and counts.pmdp.content_hash != pmdp.content_hash:
+        raise DataError("the counts belong to another model")
+    ledger = Ledger.of(config.delta)
+    kind = confidence_set(config.confidence)
+    timings: dict[str, float] = {}
+    with timed(timings, "estimate"):
+        estimate = point_estimate(pmdp, counts, start)
+    with timed(timings, "e-value"):
+        found = strongest(evidence, doubt(pmdp, counts, estimate))
+    refuted = bool(found.log_e_value >= math.log(1.0 / ledger.refutation))
+    # a row-by-row relaxation loses the coupling of rows: only coupled bounds are worth a bet
+    bet_on = objective if config.relaxation == "coupled" and config.bets else None
+    basis = basis_of(pmdp, counts, bet_on) if config.confidence == "likelihood" else ""
+    data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, bet_on, timings)
+    relaxation = None if refuted else RELAXERS[config.relaxation](data)
+    empty, fallback = relaxation is None and not refuted, None
+    if relaxation is None:
+        reason = found.text(pmdp, counts) if refuted else "no parameter fits all constraints"
+        changed = refuted and found.kind in (*IN_TIME, REPEATED)  # then untied intervals are as wrong as the model
+        trusted = "the model's graph and no data" if changed else "untied intervals, which use only the model's graph"
+        fallback = f"{reason}: bounds come from {trusted}"
+        category = RepeatedChanceWarning if found.kind == REPEATED else RefutedWarning if refuted else RPLWarning
+        warnings.warn(fallback, category, stacklevel=3)
+        with timed(timings, "intervals"):
+            known = Counts(pmdp) if changed else counts
+            relaxation = untied(pmdp, *untied_intervals(pmdp, known, kind.untied, ledger.fallback))
+    return Uncertainty(relaxation, data.known_region, estimate, found, refuted, empty, fallback, basis, timings)
+
+
+@dataclass(eq=False)
+class ConfidenceData:
+    """The confidence set of the data at error ``delta``; intervals and region are built on demand."""
+
+    pmdp: ParametricMDP
+    counts: Counts
+    kind: ConfidenceSet
+    delta: float
+    estimate: np.ndarray | None
+    objective: Objective | None
+    timings: dict[str, float]
+    known_region: Region | None = None
+
+    @cached_property
+    def intervals(self) -> tuple[np.ndarray, np.ndarray]:
+        with timed(self.timings, "intervals"):
+            return self.kind.intervals(self.pmdp, self.counts, self.delta)
+
+    @cached_property
+    def region(self) -> Region:
+        bounds = self.intervals if self.kind.region_of_intervals else None
+        with timed(self.timings, "region"):
+            data = (self.pmdp, self.counts, self.delta, self.estimate, bounds, self.objective)
+            self.known_region = self.kind.region(*data)
+        return self.known_region
+
+
+def _tied(data: ConfidenceData) -> Relaxation | None:
+    lower, upper = data.intervals
+    with timed(data.timings, "relaxation"):
+        return tied(data.pmdp, lower, upper) if rows_feasible(data.pmdp, lower, upper) else None
+
+
+def _rectangular(region: Region, pmdp: ParametricMDP) -> Relaxation:
+    found = Rectangular(pmdp, region)
+    # Rows of three or more successors over a joint block of a product have no compiled form: each is a query.
+    hull = isinstance(region, Product) and found.compiled() is None and not _queries_pay(pmdp)
+    return Intervals(pmdp, *found.bounds(), name="rectangular") if hull else found
+
+
+def _queries_pay(pmdp: ParametricMDP) -> bool:
+    """Whether to bound rows by one query each: one pass over not too many rows of a model without cycles.
+
+    On cycles the interval hull of such rows is used instead. It is a few percent wider, but has compiled sweeps, and
+    their engine closes the brackets of cyclic models, which matters more.
+    """
+
+    def decide(pmdp: ParametricMDP) -> bool:
+        few = (np.diff(pmdp.row_ptr) > 2).sum() <= QUERIED_ROWS
+        return bool(few) and model_graph(pmdp).forward_order(np.zeros(pmdp.num_states, bool)) is not None
+
+    return cached_on(pmdp, "queried rows", decide)
+
+
+def _of_region(relax: Callable[[Region, ParametricMDP], Relaxation], data: ConfidenceData) -> Relaxation | None:
+    region = data.region
+    with timed(data.timings, "relaxation"):
+        return None if region.is_empty else relax(region, data.pmdp)
+
+
+#: Relaxations by name; None if no parameter is left.
+RELAXERS: dict[str, Callable[[ConfidenceData], Relaxation | None]] = {
+    "tied": _tied,
+    "parameter": partial(_of_region, parameter_wise),
+    "expression": partial(_of_region, expression_wise),
+    "rectangular": partial(_of_region, _rectangular),
+    "coupled": partial(_of_region, _rectangular),  # and then better bounds for one common parameter, if any
+}
+RELAXATIONS = tuple(RELAXERS)
+
+
+def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> bool:
+    """Whether every row has a distribution within its intervals (tied counts can contradict each other)."""
+    least, most = row_sums(pmdp, lower), row_sums(pmdp, upper)
+    return bool((lower <= upper).all() and (least <= 1.0 + 1e-12).all() and (most >= 1.0 - 1e-12).all())
+
+
+# ---------------------------------------------------------------------- what nature may do → bounds
+def certify(
+    pmdp: ParametricMDP | UncertainMDP,
+    counts: Counts,
+    objective: Objective | str,
+    config: Config | None = None,
+    *,
+    policy: Policy | None = None,
+    warm: Solutions | None = None,
+    **settings: Any,
+) -> Certificate:
+    """A certificate from counts.
+
+    Without ``policy`` the robust policy is synthesised: the robust side bounds its value, the optimistic side bounds
+    the optimum. With ``policy`` both sides bound the value of that policy (the paper's Tables 2 to 5).
+    ``settings`` replace fields of ``config``. ``warm`` carries solutions between calls on the same model and is
+    updated in place. The counts of an `UncertainMDP` are those of its ``pmdp``; its bounds are known before any data.
+
+    >>> import rpl_envs
+    >>> world = rpl_envs.benchmark("Betting-25")
+    >>> certificate = certify(world.pmdp, Counts(world.pmdp), "maximise money until done", delta=0.05)  # without data
+    >>> print(f"{certificate.upper:.2f}")
+    120.61
+    """
+    config = replace(config or Config(), **settings)
+    objective = Objective.parse(objective) if isinstance(objective, str) else objective
+    pmdp = pmdp.pmdp if isinstance(pmdp, UncertainMDP) else pmdp
+    require_end(pmdp, objective.resolve(pmdp))
+    if policy is not None:
+        policy.check(pmdp)
+    found = uncertainty_from(pmdp, counts, config, objective)
+    return certify_uncertainty(pmdp, counts, found, objective, config, policy=policy, warm=warm)
+
+
+@one_blas_thread
+def certify_uncertainty(
+    pmdp: ParametricMDP,
+    counts: Counts,
+    uncertainty: Uncertainty,
+    objective: Objective,
+    config: Config,
+    *,
+    policy: Policy | None = None,
+    warm: Solutions | None = None,
+    reward_error: float = 0.0,
+) -> Certificate:
+    """The two solves of `certify`, for a given uncertainty.
+
+    ``reward_error`` bounds the deviation of actual rewards from the model's, see `Objective.with_reward_error`.
+    """
+    warm = warm if warm is not None else Solutions()
+    timings = dict(uncertainty.timings)
+    share = reward_error if objective.resolve(pmdp).signed else 0.0  # which the solver counts, see `Problem.of`
+    robust, optimistic = _checked_solutions(
+        uncertainty.relaxation, objective, policy, config.precision, warm, timings, share
+    )
+    warm.robust, warm.optimistic = robust, optimistic
+    low, high = (robust, optimistic) if objective.sense is Sense.MAX else (optimistic, robust)
+    lower, upper, chosen = low.lower, high.upper, robust.policy if policy is None else policy
+    gradient = None
+    name = objective.reward_name  # rewards that depend on the parameters have two ends, one for each side
+    is_known = name is None or pmdp.rewards[name].is_known
+    one_region = config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None
+    if one_region and is_known and not share:
+        with timed(timings, "coupled"):
+            known = (lower, upper)
+            lower, upper, chosen, gradient = _better_bounds(uncertainty, objective, config, policy, known, chosen)
+    lower, upper = objective.with_reward_error(lower, upper, reward_error - share)
+    if not lower <= upper:  # bounds of one set cannot cross or be NaN: never report that
+        raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
+    estimate, at_edge = math.nan, edge(pmdp, counts)
+    if at_edge is not None and at_edge.gain >= TELLING_GAIN:
+        warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
+    if uncertainty.estimate is not None:
+        with timed(timings, "solve"):
+            problem, at, found = robust.problem, uncertainty.estimate, None
+            if problem.pmdp is pmdp and is_known and not share:
+                found = value_at(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))  # shown, no bound
+            estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4)) if found is None else found
+    return Certificate(
+        lower=lower,
+        upper=upper,
+        delta=config.delta,
+        objective=objective,
+        policy=chosen,
+        confidence=config.confidence,
+        relaxation=config.relaxation,
+        samples=counts.total,
+        estimate=estimate,
+        evaluated=policy is not None,
+        anytime=config.is_anytime,
+        log_e_value=uncertainty.log_e_value,
+        refuted=uncertainty.refuted,
+        empty=uncertainty.empty,
+        fallback=uncertainty.fallback,
+        edge=None if at_edge is None else at_edge.note,
+        reward_error=reward_error,
+        basis=uncertainty.basis,
+        model=pmdp.name,
+        model_hash=pmdp.content_hash,
+        timings=timings,
+        slack=0.0 if objective.horizon is not None else max(robust.gap, optimistic.gap),
+        iterations=robust.iterations + optimistic.iterations,
+        versions=versions(),
+        checked=True,
+        **_explained(pmdp, counts, uncertainty.estimate, gradient),
+    )
+
+
+def _explained(
+    pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None, gradient: np.ndarray | None
+) -> dict[str, Any]:
+    """The fields of a certificate that explain its gap, by the local Gaussian model."""
+    if estimate is None or gradient is None or counts.total == 0:
+        return {}
+    episodes = episodes_seen(pmdp, counts)
+    found = {"half the gap": 3 * episodes} if episodes else {}
+    return {"attribution": attribution(pmdp, counts, estimate, gradient), "episodes_for": found}
+
+
+def _checked_solutions(
+    relaxation: Relaxation,
+    objective: Objective,
+    policy: Policy | None,
+    precision: float,
+    warm: Solutions,
+    timings: dict[str, float],
+    reward_error: float,
+) -> tuple[Solution, Solution]:
+    """(robust, optimistic), each proved on the side that a certificate uses.
+
+    The proof does not depend on how bounds were found. What fails is solved once more without a warm start; a
+    side that still fails claims nothing.
+    """
+    upward = objective.sense is Sense.MIN  # of the robust side; the optimistic one is opposite
+    for start in ((warm.robust, warm.optimistic), (None, None)):
+        with timed(timings, "solve"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrecisionWarning)  # the width is part of the bounds; `slack` reports it
+            robust, optimistic = solve_both(
+                relaxation,
+                objective,
+                policy=policy,
+                precision=precision,
+                warm=start,
+                reward_error=reward_error,
+                outer=True,
+            )
+        with timed(timings, "check"):
+            proved = _proved(robust, upward), _proved(optimistic, not upward)
+        if proved[0] is not None and proved[1] is not None:
+            return proved[0], proved[1]
+    problem = (robust.check([upward]) + optimistic.check([not upward]))[0]
+    warnings.warn(f"a bound did not pass its independent check and is not given: {problem}", RPLWarning, stacklevel=3)
+    return proved[0] or claiming_nothing(robust, upward), proved[1] or claiming_nothing(optimistic, not upward)
+
+
+def _proved(solution: Solution, upward: bool) -> Solution | None:
+    """The solution, slightly widened if only rounding keeps one side from passing its check; None if it fails.
+
+    The check proves whatever passes it: how the bounds were obtained does not matter.
+    """
+    for slack in WIDENED:
+        wider = (
+            solution
+            if slack == 0.0
+            else replace(
+                solution,
+                lower=solution.lower - slack * abs(solution.lower),
+                upper=solution.upper + slack * abs(solution.upper),
+                lower_values=solution.lower_values - slack * np.abs(solution.lower_values),
+                upper_values=solution.upper_values + slack * np.abs(solution.upper_values),
+            )
+        )
+        if not wider.check([upward]):
+            return wider
+    return None
+
+
+def _better_bounds(
+    uncertainty: Uncertainty,
+    objective: Objective,
+    config: Config,
+    policy: Policy | None,
+    known: tuple[float, float],
+    chosen: Policy,
+) -> tuple[float, float, Policy, np.ndarray | None]:
+    """The better of rectangular and coupled bounds on each side: both hold on the same event, so no δ is spent.
+
+    Without a given policy the agent's own side bounds whichever policy has the better guarantee. The last result is
+    the gradient of the value, in the coordinates of `coupled.attribution.slopes`.
+    """
+    relaxation, region, (lower, upper) = uncertainty.relaxation, uncertainty.region, known
+    assert region is not None
+    found = coupled_bounds(relaxation, region, objective, policy, chosen, known, config.pieces)
+    if found is None:
+        return lower, upper, chosen, None
+    gradient = own_gradient(relaxation.pmdp, region, uncertainty.estimate, found.gradient)
+    rounding = objective.resolve(relaxation.pmdp).rounding  # in `lower` and `upper` already
+    one, other = found.lower - rounding, found.upper + rounding
+    better = one > lower if objective.sense is Sense.MAX else other < upper
+    low, high = max(lower, one), min(upper, other)
+    if low > high:  # possible only if the region has missed the truth, or by rounding of equal bounds
+        return lower, upper, chosen, gradient
+    return low, high, found.policy if better else chosen, gradient
+
+
+def true_value(
+    pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray, precision: float = 1e-6
+) -> float:
+    """The value of a policy at one θ (the middle of a certified bracket)."""
+    return solve_at(pmdp, theta, objective, policy=policy, precision=precision).middle

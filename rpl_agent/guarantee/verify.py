@@ -1,0 +1,279 @@
+"""Check a stored certificate from scratch, as a third party would: against the model and the data.
+
+The confidence set is rebuilt from the counts and their marks, the stored policy is evaluated on it and the optimum
+bounded, without a warm start, and both pass the solver's own check. Unsupported claims are named.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.core.errors import DataError, ModelError, RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import ParametricMDP, Policy, Sense
+from rpl_agent.core.schema import Whole, read, read_json
+from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
+from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
+from rpl_agent.guarantee.proof import belongs, data_to_json, read_proof
+
+Pairs = list[tuple[Whole, Whole]]
+
+
+@dataclass(frozen=True)
+class StoredMark:
+    """One `Mark`; floats as hexadecimal numbers, counts as (expression, count)."""
+
+    total: Whole
+    weight: str
+    successes: Pairs
+    progress: str = "0x0p0"
+    trials: Pairs | None = None
+
+
+@dataclass(frozen=True)
+class StoredData:
+    """The data inside a stored certificate; counts as (transition, count)."""
+
+    schedule: str
+    planned: Whole
+    transitions: Pairs
+    marks: list[StoredMark]
+
+
+#: A claim may exceed the new bound by this share of it: another start ends with different last digits.
+ALLOWED = 4e-6
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of a check from scratch; no problems means that the claims hold on the data."""
+
+    problems: list[str]
+    notes: list[str]
+    lower: float
+    upper: float
+    proved: str | None = None  # the checker's answer
+
+
+def with_proof(
+    found: Verdict,
+    certificate: Certificate,
+    pmdp: ParametricMDP,
+    counts: Counts,
+    path: Path,
+    earlier: Mapping[str, Counts] | None = None,
+) -> Verdict:
+    """The verdict with the checker's, if a certificate claims to be proved: these numbers, these data."""
+    if not certificate.proved:
+        refused = read_proof(path).get("refused") if path.is_file() else f"there is no {path.name}"
+        return replace(found, notes=[*found.notes, f"NOT PROVED: {refused or 'the certificate does not claim to be'}"])
+    if not path.is_file():
+        return replace(found, problems=[*found.problems, f"the proof {path.name} is missing"])
+    proof = read_proof(path)
+    problems = belongs(proof, pmdp, counts, certificate, earlier or {})
+    if problems:
+        return replace(found, problems=[*found.problems, *problems])
+    try:
+        return replace(found, proved=checker.sentence(proof, checker.check(proof)))
+    except (checker.Refused, *checker.MALFORMED) as refused:
+        return replace(found, problems=[*found.problems, f"the checker refuses the proof: {refused}"])
+
+
+def verify(
+    certificate: Certificate, pmdp: ParametricMDP, counts: Counts, earlier: Mapping[str, Counts] | None = None
+) -> Verdict:
+    """Check a certificate against the model and the data that it claims to come from.
+
+    ``earlier`` has the data that "lower" or "upper" is based on, if that is the best of a run and not of all its data.
+    """
+    problems = _identity(certificate, pmdp, counts) or _contradictions(certificate)
+    if problems:
+        return Verdict(problems, [], math.nan, math.nan)
+    whole = _Again(certificate, pmdp, counts)
+    problems = whole.silences()
+    now = (certificate.momentary_lower, certificate.momentary_upper)
+    notes = []
+    bounds = {}
+    for side in ("lower", "upper"):
+        data = (earlier or {}).get(side, counts)
+        again = whole if data.total == counts.total else _Again(certificate, pmdp, data)
+        problems += again.earlier_than(counts) if again is not whole else []
+        bounds[side] = again.bound(side, certificate.policy)
+        if again is not whole:
+            notes.append(f"{side} was found with the first {data.total:,} transitions, and checked on them")
+        problems += again.unsupported(side, certificate.computed[side == "upper"], bounds[side])
+    for side, claim in zip(("lower", "upper"), now):
+        if not math.isnan(claim):
+            problems += whole.unsupported(side, claim, whole.bound(side, None), "of the last data ")
+    return Verdict(problems, notes, bounds["lower"], bounds["upper"])
+
+
+class _Again:
+    """The bounds of a certificate, recomputed from data."""
+
+    def __init__(self, certificate: Certificate, pmdp: ParametricMDP, counts: Counts):
+        self._certificate, self._pmdp, self._counts = certificate, pmdp, counts
+        sizes = [abs(b) for b in (certificate.lower, certificate.upper) if math.isfinite(b)]
+        self._size = max(sizes, default=0.0)
+        precision = 1e-6 * min(1.0, self._size) or 1e-6
+        self._config = Config(
+            certificate.confidence,
+            certificate.relaxation,
+            certificate.delta,
+            precision,
+            bets=certificate.basis == "bets",
+        )
+        evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RPLWarning)  # its content is compared
+            self._uncertainty = uncertainty_from(pmdp, counts, self._config, certificate.objective, evidence=evidence)
+        self._found: dict[bool, Certificate] = {}
+
+    def _certify(self, policy: Policy | None) -> Certificate:
+        """For a policy, or for the best one."""
+        given = policy is not None
+        if given not in self._found:
+            self._found[given] = certify_uncertainty(
+                self._pmdp,
+                self._counts,
+                self._uncertainty,
+                self._certificate.objective,
+                self._config,
+                policy=policy,
+                reward_error=self._certificate.reward_error,
+            )
+        return self._found[given]
+
+    def bound(self, side: str, policy: Policy | None) -> float:
+        """The bound on the policy's value on its own side, on the optimum on the other; None for the best policy."""
+        own = "lower" if self._certificate.objective.sense is Sense.MAX else "upper"
+        is_own = policy is not None and (side == own or self._certificate.evaluated)
+        return float(getattr(self._certify(policy if is_own else None), side))
+
+    def unsupported(self, side: str, claim: float, found: float, what: str = "") -> list[str]:
+        sizes = [abs(bound) for bound in (claim, found) if math.isfinite(bound)]
+        room = ALLOWED * max(sizes, default=0.0) + 1e-12 * self._size
+        good = claim == found or (claim <= found + room if side == "lower" else claim >= found - room)
+        return [] if good else [f"the {side} bound {what}{claim:.9g} is claimed, the data support {found:.9g}"]
+
+    def silences(self) -> list[str]:
+        """What the data say against the model but the certificate does not."""
+        claimed, uncertainty, problems = self._certificate, self._uncertainty, []
+        found = self._certify(claimed.policy)
+        if not found.checked:
+            problems.append("the new bounds did not pass the solver's check")
+        if uncertainty.refuted and not claimed.refuted:
+            problems.append("the data refute the model, and the certificate does not say so")
+        elif (uncertainty.fallback or claimed.refuted or claimed.empty) and not claimed.fallback:
+            problems.append("the set is not what was configured, and the certificate does not say so")
+        if found.edge and not claimed.edge:
+            problems.append(f"the certificate does not say: {found.edge}")
+        evidence = uncertainty.log_e_value
+        if claimed.log_e_value < evidence - 1e-6 * max(1.0, abs(evidence)):
+            problems.append(f"the log e-value {claimed.log_e_value:.6g} is claimed, the data give {evidence:.6g}")
+        return problems
+
+    def earlier_than(self, counts: Counts) -> list[str]:
+        """Check that ``counts`` began with these data."""
+        marks = [
+            (m.total, m.weight, m.progress, m.successes.tolist()) for m in counts.marks if m.total <= self._counts.total
+        ]
+        own = [(m.total, m.weight, m.progress, m.successes.tolist()) for m in self._counts.marks]
+        same = own == marks and (self._counts.transitions <= counts.transitions).all()
+        return [] if same else ["the data behind a bound of the run are not the beginning of its data"]
+
+
+def _contradictions(certificate: Certificate) -> list[str]:
+    """Claims that no data could support."""
+    kind = Config(certificate.confidence, certificate.relaxation, certificate.delta)
+    numbers = (certificate.lower, certificate.upper, certificate.delta, certificate.reward_error)
+    if any(math.isnan(number) for number in numbers):
+        return ["a bound of the certificate is NaN"]
+    if certificate.lower > certificate.upper:
+        return [f"the lower bound {certificate.lower:.9g} exceeds the upper bound {certificate.upper:.9g}"]
+    low, high = certificate.computed
+    if not certificate.lower <= low <= high <= certificate.upper:
+        return ["the unproved bounds are weaker than the proved ones"]
+    if certificate.anytime and not kind.is_anytime:
+        return [f"{certificate.confidence} sets hold for a fixed amount of data, not at all times as claimed"]
+    return []
+
+
+def _identity(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> list[str]:
+    """Check that certificate, model and data belong together."""
+    if certificate.model_hash != pmdp.content_hash:
+        return [f"the certificate is for another model than {pmdp!r}"]
+    if certificate.samples != counts.total:
+        return [f"the certificate is for {certificate.samples:,} transitions, but the data have {counts.total:,}"]
+    try:
+        certificate.objective.resolve(pmdp)
+        certificate.policy.check(pmdp)
+    except ModelError as error:
+        return [str(error)]
+    return []
+
+
+# ---------------------------------------------------------------------- data inside a certificate file
+def data_from_json(pmdp: ParametricMDP, data: Mapping[str, Any]) -> Counts:
+    """Inverse of `data_to_json`; raises DataError if data do not fit the model."""
+    found = read(data, StoredData, "the certificate's data")
+    marks, size = found.marks, pmdp.num_expressions
+    try:
+        weights, progress = ([float.fromhex(getattr(m, name)) for m in marks] for name in ("weight", "progress"))
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"the certificate's data: {error}") from None
+    return Counts.from_arrays(
+        pmdp,
+        {
+            "schedule": np.array(found.schedule),
+            "planned": np.array(found.planned),
+            "transitions": _dense(found.transitions, pmdp.num_transitions),
+            "mark_totals": np.array([m.total for m in marks], dtype=np.int64),
+            "mark_weights": np.array(weights),
+            "mark_progress": np.array(progress),
+            "mark_successes": np.array([_dense(m.successes, size) for m in marks]).reshape(-1, size),
+            "mark_trials": np.array([_dense(m.trials, size) for m in marks if m.trials]).reshape(-1, size),
+        },
+    )
+
+
+def write_with_data(path: Path, certificate: Certificate, counts: Counts, source: Mapping[str, Any]) -> None:
+    """Write a certificate file that can be verified by itself: with the data, and with how to remake the model."""
+    data = certificate.to_dict() | {"data": data_to_json(counts), "source": dict(source)}
+    path.write_text(json.dumps(data, allow_nan=False))
+
+
+def read_with_data(path: Path) -> tuple[Certificate, dict[str, Any] | None, dict[str, Any] | None]:
+    """(certificate, its data or None, how to remake the model or None)."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    found = read_json(text, str(path))
+    certificate = Certificate.from_json(text)
+    for name in ("gap", "guarantee"):  # derived from the bounds, for readers
+        if name in found and found[name] != certificate.to_dict()[name]:
+            raise DataError(f"{path}: the {name} is {found[name]}, by the bounds {certificate.to_dict()[name]}")
+    for name in ("data", "source"):
+        if not isinstance(found.get(name), dict | None):
+            raise DataError(f"{path}: {name} is not an object")
+    return certificate, found.get("data"), found.get("source")
+
+
+def _dense(pairs: Pairs, size: int) -> np.ndarray:
+    counts = np.zeros(size, dtype=np.int64)
+    for pair in pairs:
+        if pair[0] >= size:
+            raise DataError(f"the certificate's data contain {pair}, which does not fit the model")
+        counts[pair[0]] = pair[1]
+    return counts

@@ -1,7 +1,0 @@
-"""Sets of parameters: boxes, polytopes, ellipsoids, and the region U of a model."""
-
-from rpl_agent.regions.base import Box, Region
-from rpl_agent.regions.intersection import Ellipsoid, Image, Intersection
-from rpl_agent.regions.lifting import build_region, domain_region
-from rpl_agent.regions.polytope import Polytope
-from rpl_agent.regions.product import Product

@@ -1,4 +1,0 @@
-"""Nature's choices in each row: known MDPs, intervals and regions behind one protocol."""
-
-from rpl_agent.relaxations.base import CompiledRelaxation, Relaxation
-from rpl_agent.relaxations.interval import Intervals, Point

@@ -1,0 +1,1 @@
+"""Comparisons: other agents, the paper's tables and figures, their report pages."""

@@ -1,0 +1,299 @@
+"""DQN and PPO of stable-baselines3 and MaskablePPO of sb3-contrib, behind the baselines' interface.
+
+The only file that imports them (and so torch), through their public API. Observations are the state
+variables scaled to [0, 1]. MaskablePPO gets the action masks; DQN and PPO have no masks, so for them action a in a
+state with k enabled actions means the (a mod k)-th enabled one, in training and afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import Any, ClassVar, TypedDict
+
+import gymnasium as gym
+import numpy as np
+import torch
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from rpl_agent.agent.storage import checkpoint
+from rpl_agent.agent.world.attach import Attachment, attach
+from rpl_agent.agent.world.observations import StateOf
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.model import ParametricMDP, Policy, gather
+from rpl_agent.core.schema import Whole, read
+
+ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
+#: Small networks, because states are a handful of variables; almost no discount, because the objectives have none.
+#: The settings won the search of `benchmarks.tuning`. ``rollout``: steps between two updates, over all
+#: environments.
+_COMMON: dict[str, Any] = {"gamma": 0.999, "policy_kwargs": {"net_arch": [64, 64]}}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "dqn": _COMMON
+    | {"learning_starts": 500, "learning_rate": 2e-3, "exploration_fraction": 0.1, "target_update_interval": 250},
+    "ppo": _COMMON | {"learning_rate": 1e-3, "rollout": 2048, "batch_size": 128, "ent_coef": 0.02},
+    "maskable-ppo": _COMMON | {"learning_rate": 1e-3, "rollout": 2048, "batch_size": 128, "ent_coef": 0.0},
+}
+#: States per forward pass when the whole policy is read out.
+READ_OUT = 65_536
+
+
+class SavedAgent(TypedDict):
+    """state.json of an agent."""
+
+    learner: str
+    seed: Whole
+    model: str
+    episodes: Whole
+    timesteps: Whole
+
+
+def state_features(pmdp: ParametricMDP) -> np.ndarray:
+    """(S, V) float32, the state variables scaled to [0, 1]."""
+    if not pmdp.variables:
+        raise ModelError(f"{pmdp!r} has no state variables to learn from")
+    columns = []
+    for values in pmdp.variables.values():
+        low, high = float(values.min()), float(values.max())
+        columns.append((values - low) / (high - low if high > low else 1.0))
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+class FeatureEnv(gym.Wrapper):
+    """Turns states into features; without masks, actions are numbered among the enabled ones.
+
+    Observations are read as by the agent (``world.reader``), so wrappers and mappings apply here too.
+    """
+
+    def __init__(self, world: Attachment, features: np.ndarray, masked: bool):
+        super().__init__(world.env)  # type: ignore[arg-type]  # gym.Wrapper refuses vectors
+        pmdp = world.pmdp
+        self.world, self.pmdp, self.features, self.masked = world, pmdp, features, masked
+        self.observation_space = gym.spaces.Box(0.0, 1.0, features.shape[1:], np.float32)
+        self.action_space = gym.spaces.Discrete(pmdp.num_actions)
+        self.state = pmdp.initial_state
+
+    def reset(self, **keywords: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        observation, info = self.env.reset(**keywords)
+        self.state = self.world.reader.first(observation)
+        return self.features[self.state], info
+
+    def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
+        action = int(action) if self.masked else remap(self.pmdp, self.state, int(action))
+        observation, reward, terminated, truncated, info = self.env.step(int(self.world.actions[action]))
+        self.state = self.world.reader.next(self.state, action, observation)
+        return self.features[self.state], reward, terminated, truncated, info
+
+    def action_masks(self) -> np.ndarray:
+        return self.pmdp.action_mask(self.state).astype(bool)
+
+
+def remap(pmdp: ParametricMDP, state: int, action: int) -> int:
+    """The enabled action for an action number in a state."""
+    low, high = pmdp.state_ptr[state], pmdp.state_ptr[state + 1]
+    return int(pmdp.action[low + action % (high - low)])
+
+
+class _Budget(BaseCallback):
+    """Stops after a number of episodes and reports checkpoints on the way.
+
+    The algorithms' own schedules run in time steps; the number of steps for the budget is not known in advance, so
+    their total is re-estimated after every episode.
+    """
+
+    def __init__(self, agent: SB3Agent, end: int, checkpoints: Sequence[int], report: Callable[[Any], None] | None):
+        super().__init__()
+        self.agent, self.end, self.report = agent, end, report
+        self.began, self.first_step = agent.num_episodes, agent.num_timesteps
+        self.pending = sorted({int(c) for c in checkpoints if agent.num_episodes < c < end})
+
+    def _on_step(self) -> bool:
+        dones = self.locals["dones"]
+        self.agent.num_timesteps += len(dones)
+        if not np.any(dones):
+            return True
+        self.agent.num_episodes += int(np.sum(dones))
+        share = (self.end - self.began) / (self.agent.num_episodes - self.began)
+        steps = self.agent.num_timesteps - self.first_step
+        self.model._total_timesteps = self.model._num_timesteps_at_start + max(round(steps * share), steps + 1)
+        while self.pending and self.pending[0] <= self.agent.num_episodes:
+            self.pending.pop(0)
+            if self.report is not None:
+                self.report(self.agent)
+        return self.agent.num_episodes < self.end
+
+
+class SB3Agent:
+    """One algorithm by name ("dqn", "ppo", "maskable-ppo"); further keywords go to its constructor.
+
+    With ``num_envs`` above 1 it learns from that many copies of the environment in parallel, which costs less per
+    step; episodes that end in the same step count together, so a budget may be exceeded by ``num_envs`` − 1.
+    """
+
+    name: ClassVar[str] = "sb3"
+
+    def __init__(
+        self,
+        algorithm: str,
+        *,
+        seed: int = 0,
+        num_envs: int = 1,
+        tensorboard_log: str | None = None,
+        observation_to_state: StateOf | None = None,
+        **keywords: Any,
+    ):
+        if algorithm not in ALGORITHMS:
+            raise ModelError(f"algorithm {algorithm!r} is not one of {sorted(ALGORITHMS)}")
+        if num_envs < 1:
+            raise ModelError(f"num_envs {num_envs} must be at least one")
+        self.algorithm, self.seed, self.num_envs, self.keywords = algorithm, seed, num_envs, keywords
+        self.tensorboard_log = tensorboard_log
+        self.observation_to_state = observation_to_state
+        self.num_episodes = 0
+        self.num_timesteps = 0
+        self.certificate: Any = None
+        self.model: Any = None
+
+    @property
+    def masked(self) -> bool:
+        return self.algorithm == "maskable-ppo"
+
+    def set_env(self, env: gym.Env) -> None:
+        """Attach an environment with a known model, as the agent does; the model provides the features."""
+        self.world = attach(env, state_of=self.observation_to_state, compiled=False)
+        self.pmdp: ParametricMDP = self.world.pmdp
+        self.features = state_features(self.pmdp)
+        self._env = FeatureEnv(self.world, self.features, self.masked)
+        if self.model is None:
+            self.model = ALGORITHMS[self.algorithm](
+                "MlpPolicy",
+                self._copies(),
+                seed=self.seed,
+                device="cpu",
+                tensorboard_log=self.tensorboard_log,
+                **self._settings(),
+            )
+        else:
+            self.model.set_env(self._copies())
+
+    def _settings(self) -> dict[str, Any]:
+        """The constructor's keywords: the defaults mean the same per time step for any number of environments."""
+        arguments = {**DEFAULTS[self.algorithm], **self.keywords}
+        if self.algorithm == "dqn":  # one gradient step for every eight time steps
+            return {"train_freq": max(1, 8 // self.num_envs), "gradient_steps": max(1, self.num_envs // 8)} | arguments
+        return {"n_steps": max(2, arguments.pop("rollout") // self.num_envs)} | arguments
+
+    def _copies(self) -> Any:
+        """The environment, or several in parallel: the given one and others made from its specification."""
+        if self.num_envs == 1:
+            return self._env
+        specification = self.world.env.spec
+        if specification is None:
+            raise ModelError("num_envs above 1 needs an environment made by gymnasium.make, which can be made again")
+
+        def copy() -> gym.Env:
+            world = attach(gym.make(specification), state_of=self.observation_to_state, compiled=False)
+            return FeatureEnv(world, self.features, self.masked)
+
+        return DummyVecEnv([lambda: self._env] + [copy] * (self.num_envs - 1))
+
+    def learn(
+        self,
+        env: gym.Env,
+        budget: int,
+        *,
+        checkpoints: Sequence[int] = (),
+        callback: Callable[[Any], None] | None = None,
+    ) -> SB3Agent:
+        """Learn from ``budget`` further episodes: exactly that many with one environment."""
+        if budget < 1:
+            raise ModelError(f"budget {budget} must be at least one episode")
+        if self.model is None or self._env.env is not env:
+            self.set_env(env)
+        longest = env.spec.max_episode_steps if env.spec is not None and env.spec.max_episode_steps else 1000
+        control = _Budget(self, self.num_episodes + int(budget), checkpoints, callback)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # networks this small are slower with more, and results would depend on the machine
+        try:
+            first = self.num_episodes == 0
+            self.model.learn(int(budget) * longest, callback=control, reset_num_timesteps=first)
+        finally:
+            torch.set_num_threads(threads)
+        if callback is not None:
+            callback(self)
+        return self
+
+    # ------------------------------------------------------------------ the policy
+    @property
+    def policy(self) -> Policy:
+        """The deterministic policy over all states, read out in batches."""
+        if self.model is None:
+            raise ModelError("no environment yet: call learn or set_env first")
+        pieces = range(0, self.pmdp.num_states, READ_OUT)
+        states = [np.arange(begin, min(begin + READ_OUT, self.pmdp.num_states)) for begin in pieces]
+        return Policy.deterministic(np.concatenate([self._rows(some, True) for some in states]))
+
+    def _rows(self, states: np.ndarray, deterministic: bool) -> np.ndarray:
+        """(n,) the rows that the network picks in states (n,)."""
+        pmdp, extra = self.pmdp, {}
+        enabled, ptr = gather(pmdp.state_ptr, states)
+        if self.masked:
+            mask = extra["action_masks"] = np.zeros((len(states), pmdp.num_actions), dtype=bool)
+            mask[np.repeat(np.arange(len(states)), np.diff(ptr)), pmdp.action[enabled]] = True
+        actions, _ = self.model.predict(self.features[states], deterministic=deterministic, **extra)
+        if self.masked:
+            return np.array([pmdp.find_row(int(s), int(a)) for s, a in zip(states, actions)])
+        return pmdp.state_ptr[states] + actions % np.diff(ptr)
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
+    ) -> tuple[np.ndarray, Any]:
+        """Action(s) of the environment for one observation or an array of them."""
+        if self.model is None:
+            raise ModelError("no environment yet: call learn or set_env first")
+        single = np.ndim(observation) == len(self.world.env.observation_space.shape or ())
+        states = [self.world.reader.first(item) for item in ([observation] if single else observation)]
+        chosen = self.pmdp.action[self._rows(np.array(states), deterministic)]
+        actions = np.array([int(self.world.actions[a]) for a in chosen])
+        return (actions[0] if single else actions), state
+
+    # ------------------------------------------------------------------ files
+    def save(self, path: str | os.PathLike) -> None:
+        """The agent's checkpoint format, with SB3's own archive as an array of bytes."""
+        if self.model is None:
+            raise ModelError("nothing to save: call learn first")
+        buffer = BytesIO()
+        self.model.save(buffer)
+        state = {
+            "learner": f"sb3:{self.algorithm}",
+            "seed": self.seed,
+            "model": self.pmdp.content_hash,
+            "episodes": self.num_episodes,
+            "timesteps": self.num_timesteps,
+        }
+        checkpoint.write(path, state, {"sb3": np.frombuffer(buffer.getvalue(), dtype=np.uint8)})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, env: gym.Env, *, observation_to_state: StateOf | None = None) -> SB3Agent:
+        """Load a saved agent. SB3's archive contains pickled parts: load only files you trust."""
+        state, arrays = checkpoint.read_latest(path)
+        saved = read(state, SavedAgent, os.fspath(path))
+        kind, _, algorithm = saved["learner"].partition(":")
+        if kind != "sb3" or algorithm not in ALGORITHMS or "sb3" not in arrays:
+            raise DataError(f"{os.fspath(path)!r} holds a {saved['learner']}, not an SB3 agent")
+        agent = cls(algorithm, seed=saved["seed"], observation_to_state=observation_to_state)
+        if attach(env, state_of=observation_to_state, compiled=False).pmdp.content_hash != saved["model"]:
+            raise DataError(f"{os.fspath(path)!r} was learned on another model")
+        agent.model = ALGORITHMS[agent.algorithm].load(BytesIO(arrays["sb3"].tobytes()), device="cpu")
+        agent.num_episodes, agent.num_timesteps = saved["episodes"], saved["timesteps"]
+        agent.set_env(env)
+        return agent
