@@ -224,10 +224,11 @@ def _replaced(value: Any, path: tuple, new: Any) -> Any:
 
 
 def race_to_build(folder: Path, processes: int = 4) -> dict:
-    package = folder / "rpl_agent" / "_core"
+    package = folder / "rpl_agent" / "core" / "native"
     made = shutil.ignore_patterns("core-*", "bindings_*", "__pycache__")
-    shutil.copytree(Path(rpl_agent.__file__).parent / "_core", package, ignore=made)
-    (folder / "rpl_agent" / "__init__.py").touch()
+    shutil.copytree(Path(rpl_agent.__file__).parent / "core" / "native", package, ignore=made)
+    for room in (folder / "rpl_agent", package.parent):
+        (room / "__init__.py").touch()
     program = "from rpl_agent.core.native import core; print('done', core.UNIT_ROUNDOFF)"
     command, variables = [sys.executable, "-c", program], {**os.environ, "PYTHONPATH": ""}
     running = [

@@ -8,7 +8,7 @@ Two samplers over 50 Bernoulli events:
 
 `interval_failures` counts runs in which the union-bounded intervals ever (at the moments an agent looks)
 exclude the truth. `likelihood_failures` runs the joint likelihood e-process of 50 events whose probabilities
-are affine in one parameter, with the windows and weights of `rpl_agent.guarantee.likelihood`, looking after every sample.
+are affine in one parameter, with the windows and weights of `guarantee.likelihood`, looking after every sample.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class IntervalSet:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """C: the joint likelihood's level set (package `rpl_agent.guarantee.likelihood`), bets on the value, anytime intervals."""
+    """C: the joint likelihood's level set (package `likelihood`), bets on the value, anytime intervals."""
 
     name: ClassVar[str] = "likelihood"
     anytime: ClassVar[bool] = True

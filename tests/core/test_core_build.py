@@ -25,9 +25,10 @@ def package(tmp_path, monkeypatch):
     if build.compiler() is None:
         pytest.skip("no compiler")
     monkeypatch.delenv("RPL_CORE_FLAGS", raising=False)
-    folder = tmp_path / "rpl_agent" / "_core"
+    folder = tmp_path / "rpl_agent" / "core" / "native"
     folder.mkdir(parents=True)
-    (tmp_path / "rpl_agent" / "__init__.py").touch()
+    for room in (tmp_path / "rpl_agent", folder.parent):
+        (room / "__init__.py").touch()
     for name in ("__init__.py", "build.py"):
         shutil.copy(build.HERE / name, folder)
     (folder / "core.h").write_text(HEADER)
@@ -38,7 +39,7 @@ def package(tmp_path, monkeypatch):
 def load(package: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A new process that imports the core."""
     environment = {**os.environ, "PYTHONPATH": "", **environment}
-    command, home = [sys.executable, "-c", PROGRAM], package.parents[1]
+    command, home = [sys.executable, "-c", PROGRAM], package.parents[2]
     return subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True)
 
 

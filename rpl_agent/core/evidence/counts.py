@@ -1,7 +1,7 @@
 """Counts of the model's (s, a, s') transitions, with snapshots for decisions made along the way.
 
 A `Mark` is a snapshot of the counts per expression taken at a stopping time s. The joint likelihood region
-(`rpl_agent.guarantee.likelihood`) learns a prior from the data up to s and tests with the data after s, and bets on the value
+(`guarantee.likelihood`) learns a prior from the data up to s and tests with the data after s, and bets on the value
 (`likelihood.bets`) are placed at s and settled by the data after it. So marks belong to the data: they are taken
 when the data arrive and are part of every checkpoint.
 

@@ -1,4 +1,4 @@
-"""`prove`: the proof of a certificate, for `rpl_agent.guarantee.checker`; `as_proved`: the certificate limited to what is proved.
+"""`prove`: the proof of a certificate, for `guarantee.checker`; `as_proved`: the certificate limited to what is proved.
 
 The proof has its own confidence set, made of what the checker can recompute.
 """
