@@ -47,7 +47,6 @@ class ModelSource:
     max_steps: int
     make: Callable[..., gym.Env] | None = None  # the environment for a render_mode; None: one over the model
     options: dict[str, Any] | None = None  # for the agent, from the user's own environment
-    parameters: tuple[str, ...] | None = None  # of a file, if they differ from the model's (quotients)
 
     def env(self, render_mode: str | None = None) -> gym.Env:
         import rpl_envs
@@ -61,8 +60,8 @@ class ModelSource:
 
     def require_theta(self, why: str) -> np.ndarray:
         if self.theta is None:
-            names = self.pmdp.table.parameters if self.parameters is None else self.parameters
-            raise ModelError(f"{why} needs the true parameters: give --theta NAME=VALUE for each of {listed(names)}")
+            names = listed(self.pmdp.table.parameters)
+            raise ModelError(f"{why} needs the true parameters: give --theta NAME=VALUE for each of {names}")
         return self.theta
 
 
@@ -203,7 +202,7 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
         if theta_given:
             theta = pmdp.instantiate(model.theta(theta_given)).theta
         steps = arguments.max_steps or DEFAULT_STEPS
-        return ModelSource(arguments.model, pmdp, objective, theta, steps, parameters=model.parameters)
+        return ModelSource(arguments.model, pmdp, objective, theta, steps)
     import gymnasium as gym
     import numpy as np
 

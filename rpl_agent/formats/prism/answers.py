@@ -186,8 +186,6 @@ def answer_region(
     """Answer a property for all parameters of the model's domain (the ranges given when loading it)."""
     if model.bounds is not None:
         raise ModelError("an interval model is solved for all its intervals at once, without a region")
-    if model.derived.found:
-        raise ModelError(f"region questions need polynomials: {listed(model.derived.found)} divide by parameters")
     query = model.query(text)
     if len(query.states) != 1 or query.filter == "count":
         raise ModelError("a region question needs a single state: give --theta, or a property of the initial state")

@@ -32,7 +32,6 @@ from rpl_agent.formats.prism.explore.explorer import Graph, Progress, explore, e
 from rpl_agent.formats.prism.explore.lower import Machine, initial_states
 from rpl_agent.formats.prism.explore.probability import Bounds, IntervalBounds, Pool
 from rpl_agent.formats.prism.language import syntax as ast
-from rpl_agent.formats.prism.language.derived import DerivedParameters
 from rpl_agent.formats.prism.language.grammar import NOWHERE, PrismError
 from rpl_agent.formats.prism.language.parser import parse_model, parse_properties, parse_property_file
 from rpl_agent.formats.prism.language.scope import Number, Program
@@ -58,12 +57,11 @@ class PrismModel:
     #: for an interval model, reward structures that contain a parameter, as functions of the parameters
     parametric_rewards: dict[str, Callable[[np.ndarray], Reward]] = field(default_factory=dict)
     truth: np.ndarray | None = None  # (d,) the file's own numbers of what was made unknown; never for a learner
-    derived: DerivedParameters = field(default_factory=DerivedParameters)  # quotients of the file's parameters
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The parameters of the file: its constants of type double without a value."""
-        return self.program.scope.parameters if self.derived.found else self._domain.parameters
+        return self._domain.parameters
 
     @property
     def _domain(self) -> Domain:
@@ -71,11 +69,9 @@ class PrismModel:
 
     def theta(self, values: Mapping[str, float]) -> np.ndarray:
         """(d,) the point of the model's parameters for values of the file's."""
-        names = self._domain.parameters
-        if set(values) not in (set(names), set(self.parameters)):
-            raise ModelError(f"give a value for each parameter ({listed(self.parameters)}), and for no other")
+        names = self.parameters
         if set(values) != set(names):
-            values = {**values, **{name: float(value) for name, value in self.derived.values(values).items()}}
+            raise ModelError(f"give a value for each parameter ({listed(names)}), and for no other")
         return np.array([values[name] for name in names], dtype=float)
 
     def uncertain(self, theta: np.ndarray | None = None) -> UncertainMDP:
@@ -141,13 +137,6 @@ class PrismModel:
                 f"the filter '{query.filter}' is answered by rpl solve; what is learned is the value of one state",
                 NOWHERE,
                 text or "",
-            )
-        if self.derived.loose:
-            warnings.warn(
-                f"{listed(self.derived.found)}: learned as separate unknowns; what ties them to each other or "
-                f"to {listed(self.derived.loose)} elsewhere is not used, so guarantees hold but may be wider",
-                RPLWarning,
-                stacklevel=3,
             )
         if query.complement:
             warnings.warn(
@@ -255,11 +244,11 @@ def loads(
         raise error.located(source, text) from None
     except RecursionError:
         raise PrismError("definitions nested too deeply", NOWHERE, source, text) from None
-    truth = unknowns.theta(model.table.parameters, pool.derived)
+    truth = unknowns.theta(model.table.parameters)
     if unknown == ROWS:
         hidden = hide_parameters(model)
         model, truth = hidden.pmdp, hidden.theta
-    more = (made.bounds, made.parametric_rewards, truth, pool.derived)
+    more = (made.bounds, made.parametric_rewards, truth)
     loaded = PrismModel(model, made.program, source, [], *more)
     if count := int(model.labels["deadlock"].sum()):
         warnings.warn(

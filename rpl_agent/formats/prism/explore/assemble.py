@@ -20,8 +20,8 @@ from rpl_agent.formats.prism.explore.code import column_of
 from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph
 from rpl_agent.formats.prism.explore.lower import Machine
 from rpl_agent.formats.prism.explore.probability import IntervalBounds, Pool, probability_ids, skeleton
-from rpl_agent.formats.prism.language.derived import Box, exact_box, quotient_range
-from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
+from rpl_agent.formats.prism.explore.reward_range import Box, exact_box, exact_range
+from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.language.scope import Program, RewardItem
 
 
@@ -63,7 +63,6 @@ class RewardTable:
         pool = Pool()
         ids = np.concatenate(self.polynomials(items, pool))
         point = dict(zip(self.program.parameters, np.asarray(theta, dtype=float).tolist(), strict=True))
-        point |= {key: float(value) for key, value in pool.derived.values(point).items()}
         table, ids = pool.table(list(point), ids)
         values = table.evaluate(np.array(list(point.values())))[ids]
         return Reward(values[: self.states], values[self.states :])
@@ -105,7 +104,7 @@ def _scale(polynomial: Polynomial, box: Box, learned: frozenset[str]) -> tuple[F
     """
     if polynomial.is_constant:
         return polynomial.constant_value(), Fraction(0)
-    low, high = quotient_range(polynomial, Polynomial.constant(1), box, NOWHERE)
+    low, high = exact_range(polynomial, box)
     if not polynomial.parameters <= learned:
         least, _ = outward(low, high)
         return Fraction(least), Fraction(outward(low, high - Fraction(least))[1])
@@ -151,7 +150,7 @@ class Assembled:
     """The model and what the reader needs besides."""
 
     model: ParametricMDP
-    program: Program  # with the parameters of the model, including derived ones
+    program: Program  # with the parameters of the model
     row_combination: np.ndarray  # (R,) combination of commands that gave each row (DEADLOCK for added self-loops)
     bounds: IntervalBounds | None  # of an interval model
     parametric_rewards: dict[str, Callable[[np.ndarray], Reward]]  # as in `PrismModel`
@@ -198,7 +197,7 @@ def assemble(
     label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
     earned = (choice_state, label_index, machine.actions, row_of_sorted, rows)
     reward_table = RewardTable(program, columns, states, *earned)
-    program, domain, table, expression, bounds, rewards, later = _tables(program, pool, ends, domain, reward_table)
+    domain, table, expression, bounds, rewards, later = _tables(program, pool, ends, domain, reward_table)
     variables = {
         v.name: column.astype(np.int32) if max(abs(v.low), abs(v.high)) < 2**31 else column
         for v, column in zip(program.variables, columns, strict=True)
@@ -222,22 +221,19 @@ def assemble(
 
 
 def _tables(program: Program, pool: Pool, ends: list[np.ndarray], domain: Domain, reward_table: RewardTable) -> tuple:
-    """Program and domain with derived parameters, and in terms of them: Λ, the transitions' expressions, bounds of an
-    interval model, rewards, and those that need values of the parameters."""
+    """Domain, Λ, the transitions' expressions, bounds of an interval model, rewards, and those that need values of
+    the parameters."""
     if len(ends) == 2:
-        program, domain = pool.derived.extended(program, domain, pool.occurring() | program.reward_parameters)
-        reward_table.program = program
         later: dict[str, Callable[[np.ndarray], Reward]]
         later = {key: partial(reward_table.at, items) for key, items in program.rewards.items()}
         anywhere = np.zeros(len(program.parameters))
         parametric = {key for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
         rewards = {key: later.pop(key)(anywhere) for key in program.rewards if key not in parametric}
         table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], program.parameters, domain)
-        return program, domain, table, expression, bounds, rewards, later
+        return domain, table, expression, bounds, rewards, later
     ids = {key: reward_table.polynomials(items, pool) for key, items in program.rewards.items()}
-    program, domain = pool.derived.extended(program, domain, pool.occurring())
     table, expression, rewards = with_unknown_rewards(pool, program.parameters, domain, ends[0], ids)
-    return program, domain, table, expression, None, rewards, {}
+    return domain, table, expression, None, rewards, {}
 
 
 def _labels(program: Program, graph: Graph, columns: list[np.ndarray]) -> dict[str, np.ndarray]:

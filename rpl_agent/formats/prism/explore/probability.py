@@ -25,7 +25,6 @@ from rpl_agent.core.model.algebra.ranges import RangeEnclosure, enclosure
 from rpl_agent.core.model.building.validation import RANGE_TOLERANCE
 from rpl_agent.core.model.polynomial import ONE, Monomial
 from rpl_agent.formats.prism.explore.code import Bytecode, Columns, NotVectorisable, Projection, Scaled, exact_values
-from rpl_agent.formats.prism.language.derived import DerivedParameters
 from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import StateVariable
 from rpl_agent.formats.prism.language.typed import MAX_TERMS, Node
@@ -107,7 +106,6 @@ class Pool:
     """Distinct polynomials by id. Id 0 is zero, id 1 is one."""
 
     def __init__(self) -> None:
-        self.derived = DerivedParameters()
         self._ids: dict[Polynomial, int] = {}
         self._polynomials: list[Polynomial] = []
         self.intern([Polynomial({}), Polynomial.constant(1)])
@@ -178,7 +176,7 @@ def probability_ids(
     try:
         terms = polynomial_terms(node, bytecode)
     except NotVectorisable:
-        return pool.intern(map(pool.derived.named, exact_values(node, variables, some, size)))[inverse]
+        return pool.intern(map(as_polynomial, exact_values(node, variables, some, size)))[inverse]
     numerators = bytecode.run(some, list(terms.values()), size).T
     rows, of = np.unique(numerators, axis=0, return_inverse=True)  # most states share their polynomials
     scales = [(monomial, term.denominator) for monomial, term in terms.items()]

@@ -1,7 +1,7 @@
 """Typed expressions: names resolved to variables, parameters and values; types checked; constants folded.
 
 Numbers are exact (int or Fraction), so a decimal literal means what it says. The value of an expression with a
-parameter is a polynomial (`Polynomial`; see `derived` for divisions); everything that determines the *structure* of the
+parameter is a polynomial (`Polynomial`); everything that determines the *structure* of the
 model (guards, updates, bounds, conditions) must not depend on parameters.
 
 `evaluate` is the slow, obvious meaning of an expression in one state; `explore.code` compiles the same expressions.
@@ -18,7 +18,7 @@ from math import ceil, floor
 from typing import Any
 
 from rpl_agent.core.model import Polynomial
-from rpl_agent.formats.prism.language.derived import quotient, reduced
+from rpl_agent.core.model.polynomial import divided
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.language.syntax import MAX_DEPTH
 
@@ -155,7 +155,7 @@ def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Posi
             return
         raise PrismError(f"a parameter may only be raised to an integer power 0..{MAX_POWER}", position)
     raise PrismError(
-        f"a parameter may not occur under '{operator}': probabilities must be polynomials or quotients of them",
+        f"a parameter may not occur under '{operator}': probabilities must be polynomials",
         position,
     )
 
@@ -206,7 +206,14 @@ def _quotient(node: Node, left: Any, right: Any) -> Any:
     if right == 0:
         raise PrismError("division by zero", node.position)
     if isinstance(right, Polynomial):
-        return quotient(Polynomial.constant(0) + left, right, node.position)
+        whole = divided(Polynomial.constant(0) + left, right)
+        if whole is None:
+            raise PrismError(
+                f"({left}) / ({right}) divides by a parameter, and probabilities must be polynomials: "
+                "declare the quotient as an unknown of its own (const double r;) and write r",
+                node.position,
+            )
+        return whole
     if isinstance(left, Polynomial):
         return left / right
     return Fraction(left) / Fraction(right)
@@ -237,7 +244,6 @@ def _power(node: Node, base: Any, exponent: Any) -> Any:
 
 
 def _checked(node: Node, value: Any) -> Any:
-    value = reduced(value)
     if isinstance(value, Polynomial):
         bits = max(map(_bits, value.terms.values()), default=0)
         if len(value.terms) > MAX_TERMS or bits > MAX_BITS or value.degree > MAX_POWER:

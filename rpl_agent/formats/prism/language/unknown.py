@@ -23,7 +23,6 @@ import numpy as np
 from rpl_agent.core.errors import listed
 from rpl_agent.core.model import Domain, Polynomial
 from rpl_agent.formats.prism.language import syntax as ast
-from rpl_agent.formats.prism.language.derived import DerivedParameters
 from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.parser import parse_expression
 from rpl_agent.formats.prism.language.scope import Command, Number, Program, Scope, StateVariable, link
@@ -244,13 +243,11 @@ class UnknownCommands:
         nodes[possible[-1]] = rest
         return nodes
 
-    def theta(self, parameters: Sequence[str], derived: DerivedParameters) -> np.ndarray | None:
+    def theta(self, parameters: Sequence[str]) -> np.ndarray | None:
         """(d,) the file's numbers; None if some parameter has none."""
-        needed = {name for d in derived.found.values() for name in d.parameters}
-        if not parameters or (needed | set(parameters)) - set(derived.found) - set(self.truth):
+        if not parameters or set(parameters) - set(self.truth):
             return None
-        truth = {**self.truth, **derived.values(self.truth)}
-        return np.array([float(truth[name]) for name in parameters])
+        return np.array([float(self.truth[name]) for name in parameters])
 
     def domain(self, domain: Domain) -> Domain:
         """The domain with a sum of at most 1 for each distribution of three or more updates."""
