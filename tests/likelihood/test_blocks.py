@@ -17,11 +17,11 @@ from rpl_agent.core.model.expressions import DENSE_COLUMNS
 from rpl_agent.core.model.policy import Policy
 from rpl_agent.core.model.simulate import Simulator
 from rpl_agent.core.regions import Product
+from rpl_agent.core.regions import blocks as blocks_module
 from rpl_agent.core.regions.blocks import factorisation
 from rpl_agent.core.regions.parameter_region import ParameterRegion
 from rpl_agent.core.relaxations.interval import Intervals, Point, expression_bounds
 from rpl_agent.core.relaxations.rectangular import Rectangular
-from rpl_agent.core.regions import blocks as blocks_module
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.likelihood.polynomial.parameters import parameter_blocks
 from rpl_agent.guarantee.likelihood.refutation.misspecification import log_e_value
