@@ -20,7 +20,7 @@ import gymnasium as gym
 import numpy as np
 
 import rpl_agent.agent.planner as planner
-from rpl_agent.agent.exploration import Plays, RowInformation
+from rpl_agent.agent.exploration.design import Plays, RowInformation
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.core.coupled.attribution import coordinate_jacobian, point_frame, slopes
 from rpl_agent.core.errors import RPLWarning

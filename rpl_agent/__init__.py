@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # files
     from rpl_agent.formats.logs import read_log as read_log
     from rpl_agent.formats.prism import load as load_prism
 if TYPE_CHECKING:  # extension points; `rpl_agent.guarantee.testing` has a check for each
+    from rpl_agent.agent.exploration import register_exploration as register_exploration
     from rpl_agent.guarantee.confidence import register as register_confidence_set
 if TYPE_CHECKING:  # errors
     from rpl_agent.core.errors import DataError as DataError

@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from rpl_agent.agent.exploration import SamplingGoal, optimistic_share, optimum_gradient
+from rpl_agent.agent.exploration import Exploration, ForCertificate, optimistic_share
+from rpl_agent.agent.exploration.design import optimum_gradient
+from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.core.coupled.attribution import fisher_information, point_frame, slopes
@@ -57,7 +59,7 @@ class Sampler(NamedTuple):
 
     limit: int | None  # steps after which the environment cuts an episode
     weight: float = 0.9
-    exploration: str = "certificate"
+    exploration: Exploration = ForCertificate()
     policy: Policy | None = None
 
 
@@ -241,10 +243,8 @@ class _Imagined:
 
     def _planned(self, done: int) -> np.ndarray:
         """Visits of the agent's next episodes after this many."""
-        goal, planner = None, self._planner
-        if done and self.sampler.exploration == "certificate":
-            goal = SamplingGoal(done, False, self.sampler.limit)
-        policy = planner.plan(self._data, goal)
+        planner, goal = self._planner, SamplingGoal(done, False, self.sampler.limit) if done else None
+        policy = planner.plan(self._data, self.sampler.exploration, goal)
         if policy is None:
             return self._visits[-1]
         visits = self._followed(policy.at(0).mixed(self.pmdp, self.sampler.weight))

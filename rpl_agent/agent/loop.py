@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from rpl_agent.agent.callbacks import CallbackList
-from rpl_agent.agent.exploration import SamplingGoal, block_of
+from rpl_agent.agent.exploration import block_of
+from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.output import views
 from rpl_agent.agent.output.logger import write_certificate, write_proved
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
@@ -142,7 +143,7 @@ class Loop:
             policy = Policy.uniform(session.pmdp)
         else:
             session.look_for_repetitions()
-            optimistic = session.planner.plan(session.experience.counts, self._sampling_goal())
+            optimistic = session.planner.plan(session.experience.counts, self._agent.exploration, self._sampling_goal())
             if optimistic is not None:
                 policy = optimistic.at(0).mixed(session.pmdp, self._agent.weight)
                 informative = session.planner.informative
@@ -151,7 +152,7 @@ class Loop:
 
     def _sampling_goal(self) -> SamplingGoal | None:
         session = self._session
-        if self._agent.exploration != "certificate" or not session.episodes:
+        if not session.episodes:
             return None
         assert session.target is not None
         per_step = session.target.unit == "steps"

@@ -22,7 +22,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rpl_agent.agent.exploration import Exploration, SamplingGoal, explore, informative_policy
+from rpl_agent.agent.exploration import Exploration
+from rpl_agent.agent.exploration.goal import SamplingGoal
+from rpl_agent.agent.exploration.optimism import Optimism, explore
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.core.coupled.attribution import fisher_information, slopes
 from rpl_agent.core.errors import PrecisionWarning, RPLWarning
@@ -52,7 +54,7 @@ class Memory:
     evidence: Doubt = NO_DOUBT  # the strongest so far: a refuted model stays refuted
     estimate: np.ndarray | None = None  # (d,) warm start of the next update's point estimate
     seen: np.ndarray | None = None  # successes of unknown expressions at the last update
-    optimistic: Exploration | None = None
+    optimistic: Optimism | None = None
 
 
 class Planner(Memory):
@@ -62,7 +64,7 @@ class Planner(Memory):
         super().__init__()
         self.pmdp, self.objective, self.config = pmdp, objective, config
         self.unchanged = unchanged
-        self.informative: Policy | None = None  # lowers the variance of the value fastest, if requested
+        self.informative: Policy | None = None  # what an exploration planned, if anything
         self.solutions = Solutions()
         self.uncertainty: Uncertainty | None = None  # of the last certificate, for figures and widths
         #: Whether certificates are based on bets, which need marks.
@@ -72,10 +74,12 @@ class Planner(Memory):
 
     @interruptible
     @one_blas_thread
-    def plan(self, counts: Counts, goal: SamplingGoal | None = None) -> Policy | None:
+    def plan(
+        self, counts: Counts, exploration: Exploration | None = None, goal: SamplingGoal | None = None
+    ) -> Policy | None:
         """The optimistic policy for all data so far; None if nothing was learned since the last call.
 
-        With a ``goal``, also plan the policy that serves the certificate best.
+        With an ``exploration`` and its ``goal``, also plan the policy of the other episodes.
         """
         seen = counts.successes[self._unknown]
         if self.seen is not None and not self._changed(seen):
@@ -85,10 +89,8 @@ class Planner(Memory):
         with timed(self.seconds, "solve"), self._each_warning_once():
             self.optimistic = explore(uncertainty.relaxation, self.objective, self.optimistic)
             self.informative = None
-            if goal is not None and uncertainty.estimate is not None and uncertainty.fallback is None:
-                self.informative = informative_policy(
-                    uncertainty.relaxation, self.objective, counts, uncertainty.estimate, self.optimistic.policy, goal
-                )
+            if exploration is not None and goal is not None:
+                self.informative = exploration.plan(counts, uncertainty, self.objective, self.optimistic.policy, goal)
         self.estimate, self.seen = uncertainty.estimate, seen
         return self.optimistic.policy
 

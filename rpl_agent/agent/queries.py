@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.evaluation import Evaluation, evaluate
+from rpl_agent.agent.exploration import Exploration
 from rpl_agent.agent.forecast import Forecast, Sampler, forecast
 from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.schedule import Never
@@ -162,7 +163,7 @@ class Queries(Acting):
     session: Session
     schedule: Any
     weight: float
-    exploration: str
+    exploration: Exploration
     settings: Any
     _logger: Logger
     _source: Any

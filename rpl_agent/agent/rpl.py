@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.callbacks import Callback, CallbackList, CheckpointCallback, StopOnGap, as_callback
-from rpl_agent.agent.exploration import EXPLORATIONS
+from rpl_agent.agent.exploration import Exploration, exploration_of
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.output import views
 from rpl_agent.agent.output.logger import Logger
@@ -54,7 +54,8 @@ class RPLAgent(Queries):
     schedule : when to update; default `Doubling(of="state-action")`, the paper's.
     weight : probability of the optimistic action while sampling; the rest is spread over the other enabled ones.
     exploration : ``"certificate"`` draws most episodes where they narrow the certificate fastest, the others
-        optimistically; ``"optimistic"`` all of them, looking for the best policy as the paper does.
+        optimistically; ``"optimistic"`` all of them, looking for the best policy as the paper does. Or a name given to
+        `register_exploration`, or an object with a method ``plan`` (see `rpl_agent.agent.exploration`).
     compiled : use the compiled simulator of our own environments (same law, far faster).
     check_rewards : compare rewards with the model's; by default if the objective is about rewards, or if the
         environment provides model and objective itself.
@@ -84,7 +85,7 @@ class RPLAgent(Queries):
         observation_to_state: StateOf | None = None,
         schedule: Schedule | None = None,
         weight: float = 0.9,
-        exploration: str = "certificate",
+        exploration: str | Exploration = "certificate",
         compiled: bool = True,
         check_rewards: bool | None = None,
         horizon: int | str | None = None,
@@ -97,11 +98,9 @@ class RPLAgent(Queries):
         refuse_policy_network(env, others)
         if not 0.0 <= weight <= 1.0:
             raise ModelError(f"weight {weight} is outside [0, 1]")
-        if exploration not in EXPLORATIONS:
-            raise ModelError(f"exploration {exploration!r} is not one of {EXPLORATIONS}")
         self.config = config or Config(confidence, relaxation, delta, precision)
         self.schedule = schedule if schedule is not None else Doubling()
-        self.weight, self.exploration = weight, exploration
+        self.weight, self.exploration = weight, exploration_of(exploration)
         self.compiled = compiled
         self.check_rewards = check_rewards
         self.horizon, self.end = horizon, end
@@ -357,7 +356,7 @@ class RPLAgent(Queries):
     def settings(self) -> Settings:
         """The agent's own part of a checkpoint."""
         end = None if self.end is None else self.pmdp.state_index(self.end)
-        return Settings(self.weight, self.compiled, self.check_rewards, self.mode, self.exploration, end)
+        return Settings(self.weight, self.compiled, self.check_rewards, self.mode, self.exploration.name, end)
 
     def save(self, path: str | os.PathLike) -> None:
         """Save everything needed to continue: a zip of JSON and npz, written atomically (``.zip`` is added)."""

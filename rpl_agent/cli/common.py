@@ -124,14 +124,14 @@ def add_method(parser: Parser) -> None:
     group = parser.add_argument_group("method")
 
     def add() -> None:
-        from rpl_agent.guarantee.pipeline import CONFIDENCES, RELAXATIONS, Config
+        from rpl_agent.guarantee.pipeline import RELAXATIONS, Config
 
         probability = {"type": between(0, 1)}
         add_call(
             group,
             Config,
             {
-                "confidence": ("confidence set", {"choices": CONFIDENCES}),
+                "confidence": ("confidence set: likelihood, anytime, the paper's, or your own", {}),
                 "relaxation": ("what nature may do", {"choices": RELAXATIONS}),
                 "delta": ("error probability of the whole statement", probability),
                 "precision": ("width of the solver's brackets, relative to values above 1", probability),

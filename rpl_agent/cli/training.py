@@ -92,9 +92,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
             "weight": ("probability of the planned action while exploring", {"type": between(0, 1, closed=True)}),
             "exploration": (
                 "certificate: mostly where episodes narrow the certificate; optimistic: as in the paper",
-                {
-                    "choices": ("optimistic", "certificate"),
-                },
+                {},
             ),
             "horizon": (
                 "count only this many steps of a play; env: as many as its time limit",

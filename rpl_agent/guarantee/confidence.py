@@ -20,6 +20,7 @@ from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.intersection import Ellipsoid, Intersection
 from rpl_agent.core.regions.lifting import build_region, domain_region
+from rpl_agent.core.registry import Registry
 from rpl_agent.guarantee.likelihood.region import interval_region, likelihood_region
 
 Bounds = tuple[np.ndarray, np.ndarray]
@@ -152,7 +153,7 @@ class LeastSquares(_ParameterSet):
         return Intersection([domain_region(pmdp), Ellipsoid(center, V, beta**2)])
 
 
-_registry: dict[str, ConfidenceSet] = {}
+_registry: Registry[ConfidenceSet] = Registry("confidence set", "rpl_agent.confidence_sets")
 
 
 def register(kind: ConfidenceSet) -> None:
@@ -162,23 +163,19 @@ def register(kind: ConfidenceSet) -> None:
     >>> register_confidence_set(IntervalSet("clopper-pearson"))
     Traceback (most recent call last):
         ...
-    rpl_agent.core.errors.ModelError: there is a confidence set 'clopper-pearson' already
+    rpl_agent.core.errors.ModelError: the confidence set 'clopper-pearson' exists already
     """
-    if kind.name in _registry:
-        raise ModelError(f"there is a confidence set {kind.name!r} already")
-    _registry[kind.name] = kind
+    _registry.register(kind)
 
 
 def confidence_set(name: str) -> ConfidenceSet:
     """The set with that name."""
-    if name not in _registry:
-        raise ModelError(f"confidence {name!r} is not one of {confidence_names()}")
-    return _registry[name]
+    return _registry.get(name)
 
 
 def confidence_names() -> tuple[str, ...]:
     """Names of all sets, the default first."""
-    return tuple(_registry)
+    return _registry.names()
 
 
 register(Likelihood())

@@ -62,13 +62,12 @@ from rpl_agent.core.solver.graph import model_graph
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.core.solver.solution import claiming_nothing
 from rpl_agent.guarantee.certificate import Certificate, versions
-from rpl_agent.guarantee.confidence import ConfidenceSet, confidence_names, confidence_set
+from rpl_agent.guarantee.confidence import ConfidenceSet, confidence_set
 from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
 from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge, point_estimate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
 
-CONFIDENCES = confidence_names()
 #: Most rows of three or more successors to bound by one support query each, at about a millisecond.
 QUERIED_ROWS = 500
 #: Relative widths by which bounds are widened, in turn, until they pass their check.

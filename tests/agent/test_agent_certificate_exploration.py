@@ -8,20 +8,15 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent import RPLAgent
-from rpl_agent.agent.exploration import (
-    Plays,
-    RowInformation,
-    SamplingGoal,
-    block_of,
-    design,
-    informative_policy,
-    optimistic_share,
-)
+from rpl_agent.agent.exploration import block_of, explorations, optimistic_share, register_exploration
+from rpl_agent.agent.exploration.design import Plays, RowInformation, design, informative_policy
+from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.core.coupled.attribution import point_frame, slopes
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Domain, Nature, Objective, Policy, build
 from rpl_agent.core.model.simulate import row_visits
+from rpl_agent.core.registry import Registry
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver.problem import Problem
 from rpl_agent.guarantee.pipeline import Config, uncertainty_from
@@ -165,7 +160,7 @@ def test_it_resumes_exactly(name, unit, tmp_path):
     half = agent().learn(gym.make(name), budget // 2, unit=unit)
     half.save(tmp_path / "half.zip")
     again = RPLAgent.load(tmp_path / "half.zip")
-    assert again.exploration == "certificate"
+    assert again.exploration.name == "certificate"
     again.learn(budget=budget - budget // 2, unit=unit)
     straight = half.learn(budget=budget - budget // 2, unit=unit)
     assert np.array_equal(straight.counts.transitions, again.counts.transitions)
@@ -201,3 +196,49 @@ def test_with_a_horizon_it_samples_for_the_certificate():
     assert found.objective.horizon == 100 and found.session.informative is not None
     paper = RPLAgent(seed=7, delta=0.05, exploration="optimistic").learn(gym.make("FrozenLake-v1"), 30)
     assert found.counts.total > 1.5 * paper.counts.total
+
+
+class Uniform:
+    """A way to explore of a user's own: every action alike."""
+
+    name = "uniform of a test"
+
+    def __init__(self):
+        self.asked = 0
+
+    def plan(self, counts, uncertainty, objective, optimistic, goal):
+        self.asked += 1
+        return Policy.uniform(counts.pmdp)
+
+
+def test_an_exploration_of_ones_own_is_an_object_or_a_registered_name(tmp_path):
+    own = Uniform()
+    agent = RPLAgent("rpl/Betting-25-v0", exploration=own, seed=0).learn(budget=60)
+    assert own.asked > 1
+    assert agent.session.informative.weights is not None  # what it planned is what is played
+    agent.save(tmp_path / "agent.zip")
+    with pytest.raises(ModelError, match=r"'uniform of a test' is not one of .*register your own before it is used"):
+        RPLAgent.load(tmp_path / "agent.zip")
+    register_exploration(own)
+    try:
+        loaded = RPLAgent.load(tmp_path / "agent.zip")
+        assert loaded.exploration is own
+        assert loaded.learn(budget=10).num_episodes == 70
+    finally:
+        del explorations._known[own.name]
+
+
+def test_entry_points_of_other_packages_are_found(monkeypatch):
+    class Point:
+        name = "from elsewhere"
+
+        def load(self):
+            return type("Elsewhere", (), {"name": self.name, "plan": Uniform.plan})
+
+    offered = {"rpl_agent.some_group": [Point()]}
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: offered[group])
+    registry = Registry("thing", "rpl_agent.some_group")
+    assert registry.get("from elsewhere").name == "from elsewhere"
+    assert registry.names() == ("from elsewhere",)
+    with pytest.raises(ModelError, match="thing 'neither' is not one of"):
+        registry.get("neither")

@@ -14,9 +14,9 @@ from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Nature, Policy, Sense, Simulator
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve, solve_at
+from rpl_agent.guarantee.confidence import confidence_names
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.pipeline import (
-    CONFIDENCES,
     RELAXATIONS,
     Solutions,
     certify_uncertainty,
@@ -26,7 +26,9 @@ from rpl_agent.guarantee.pipeline import (
 from tests.reference.domains import points_of
 from tests.reference.regions import coordinates_in
 
-COMBINATIONS = [(c, r) for c in CONFIDENCES for r in RELAXATIONS if not (r == "tied" and c in ("ellipsoid", "l1"))]
+COMBINATIONS = [
+    (c, r) for c in confidence_names() for r in RELAXATIONS if not (r == "tied" and c in ("ellipsoid", "l1"))
+]
 
 
 def small_model(kind: str):
@@ -215,7 +217,7 @@ def test_delta_must_be_a_probability(delta):
         Config(delta=delta)
 
 
-@pytest.mark.parametrize("confidence", CONFIDENCES)
+@pytest.mark.parametrize("confidence", confidence_names())
 def test_small_deltas_are_divided_or_refused(confidence):
     """5e-324 has no shares, and quantiles of 1e-200 are no numbers."""
     for delta in (5e-324, 1e-200):

@@ -65,7 +65,7 @@ class _Everything:
 
 
 def test_a_new_set_gets_every_relaxation(monkeypatch):
-    monkeypatch.setattr(confidence, "_registry", dict(confidence._registry))
+    monkeypatch.setattr(confidence, "_registry", confidence._registry.copy())
     own = _Everything()
     confidence.register(own)
     row = {1: "p", 2: "1-p"}

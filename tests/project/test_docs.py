@@ -58,7 +58,7 @@ def test_snippets_run(page, as_written, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr("rpl_agent.agent.loop.PROVED", PROVED)
     else:
         make_worlds_small(monkeypatch)
-    monkeypatch.setattr(confidence, "_registry", dict(confidence._registry))  # what a page registers
+    monkeypatch.setattr(confidence, "_registry", confidence._registry.copy())  # what a page registers
     namespace: dict = {"__name__": "__main__"}
     ran = 0
     for language, written in blocks(page):

@@ -66,7 +66,7 @@ class TensorBoardCallback(BaseCallback):
         settings = {  # the table shows the first five by name, then the results
             "confidence": config.confidence,
             "delta": config.delta,
-            "exploration": agent.exploration,
+            "exploration": agent.exploration.name,
             "model": agent.pmdp.name,
             "relaxation": config.relaxation,
             "seed": agent.session.seed,

@@ -1,26 +1,21 @@
-"""Sampling policies: optimistic, or informative for the certificate. Any sampling policy is sound.
+"""Sampling for the certificate: c-optimal design of episodes, which samples where the *value* is uncertain.
 
-*Optimistic.* Only the optimistic side is swept, without the second side and the proofs that `solve` adds: exactly
-on the acyclic part, and for costs and discounted rewards by warm-started sweeps that stop when values converge. Where
-plain sweeps may converge to a wrong value (undiscounted cycles without reward), `solve` is called.
-
-*For the certificate*: c-optimal design of episodes, which samples where the *value* is uncertain. With the information
-I = Σ n_row I_row of the data, I_row = Σ_i b_i b_i' / p_i at the estimate, and G the gradient of the value at the
-initial state, the variance of the value is G'I⁻¹G, and one visit of a row lowers it at the rate c'I_row c with
-c = I⁻¹G. Frank–Wolfe: the policy that collects most of that rate, found in one backward pass over an episode, is the
-next vertex; the weights of all vertices so far are reoptimised (their information has few dimensions), until no policy
-collects more. The design is for as many episodes (steps) as there are data, so it compensates for earlier
-oversampling. The result is the memoryless policy with the design's visits: exact if plays run to their
-end, approximate if episodes are cut.
+With the information I = Σ n_row I_row of the data, I_row = Σ_i b_i b_i' / p_i at the estimate, and G the gradient of
+the value at the initial state, the variance of the value is G'I⁻¹G, and one visit of a row lowers it at the rate
+c'I_row c with c = I⁻¹G. Frank–Wolfe: the policy that collects most of that rate, found in one backward pass over an
+episode, is the next vertex; the weights of all vertices so far are reoptimised (their information has few
+dimensions), until no policy collects more. The design is for as many episodes (steps) as there are data, so it
+compensates for earlier oversampling. The result is the memoryless policy with the design's visits: exact if plays
+run to their end, approximate if episodes are cut.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.core.coupled.affine import chances_of
 from rpl_agent.core.coupled.attribution import MIN_PROBABILITY, fisher_information, point_frame, slopes
 from rpl_agent.core.coupled.expansion import expand_without_cycles, expansion_of
@@ -30,97 +25,7 @@ from rpl_agent.core.model.simulate import absorbing_states
 from rpl_agent.core.native import Struct, core
 from rpl_agent.core.regions.frame import Frame
 from rpl_agent.core.relaxations.base import Relaxation
-from rpl_agent.core.solver import solve
 from rpl_agent.core.solver.problem import Problem
-from rpl_agent.core.solver.solve import horizon_side
-
-#: Sweeps stop when no value changes by more than this fraction of the largest, or after this many sweeps.
-SWEEP_TOLERANCE = 1e-4
-MAX_SWEEPS = 100
-#: Precision of the solver, where it is called.
-PRECISION = 1e-3
-
-
-#: Purpose of sampling: to find the best policy, or also to narrow its certificate.
-EXPLORATIONS = ("optimistic", "certificate")
-
-
-@dataclass(frozen=True)
-class SamplingGoal:
-    """Facts about a run that a sampling plan for the certificate needs."""
-
-    amount: float  # episodes (steps) to plan for
-    per_step: bool  # whether the budget is in steps rather than episodes
-    limit: int | None  # steps after which the environment ends an episode; None if it need not
-
-
-def block_of(episodes: int) -> tuple[bool, int]:
-    """(whether the next episode is optimistic, episodes until that changes).
-
-    One in ⌈√t⌉ is: the first two of every block of episodes k² … (k + 1)² − 1. Depends on the number of episodes
-    alone, so that a resumed run continues in the same block.
-    """
-    root = math.isqrt(episodes)
-    position = episodes - root * root
-    return (True, min(2 - position, 2 * root + 1 - position)) if position < 2 else (False, 2 * root + 1 - position)
-
-
-def optimistic_share(first: int, last: int) -> float:
-    """The share of optimistic episodes among numbers first … last − 1."""
-    return min(2.0 * (math.sqrt(last) - math.sqrt(first)) / (last - first), 1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Exploration:
-    """An (almost) optimistic policy with the values it was derived from."""
-
-    policy: Policy
-    values: np.ndarray  # (S,), or (H + 1, S) for a horizon; not bounds
-
-
-def explore(relaxation: Relaxation, objective: Objective, previous: Exploration | None = None) -> Exploration:
-    """The optimistic policy given the data; sweeps start from ``previous``."""
-    problem = Problem.of(relaxation, objective, Nature.COOPERATIVE, None)
-    if objective.horizon is not None:
-        values, policy = horizon_side(problem, objective.sense is Sense.MIN)
-        return Exploration(policy, values)
-    if relaxation.compiled() is not None:
-        cyclic = any(len(part) for _, part in problem.structure.rounds)
-        converges = (problem.must_reach and not problem.signed) or problem.discounted
-        if not cyclic or (converges and previous is not None):
-            return _sweep(problem, previous)
-    scale = 1.0 if previous is None else max(1.0, _largest(previous.values))
-    solution = solve(relaxation, objective, Nature.COOPERATIVE, precision=PRECISION * scale)
-    side = solution.upper_values if objective.sense is Sense.MAX else solution.lower_values
-    return Exploration(solution.policy, side)
-
-
-def _sweep(problem: Problem, previous: Exploration | None) -> Exploration:
-    pmdp, structure = problem.pmdp, problem.structure
-    values = problem.boundary()
-    rows = pmdp.state_ptr[:-1].copy()
-    if problem.must_reach:
-        values[structure.sinks] = np.inf
-    upward = problem.objective.sense is Sense.MAX
-
-    def bellman_sweep(states: np.ndarray) -> float:
-        return core.bellman(problem.game, len(states), states, values, values, rows, upward, 0.0, problem.scratch())
-
-    for trivial, cyclic in structure.rounds:
-        if len(trivial):
-            bellman_sweep(trivial)
-        if len(cyclic):
-            assert previous is not None
-            values[cyclic] = previous.values[cyclic]
-            for _ in range(MAX_SWEEPS):
-                if bellman_sweep(cyclic) <= SWEEP_TOLERANCE * max(_largest(values[cyclic]), 1e-12):
-                    break
-    return Exploration(Policy.deterministic(rows), values)
-
-
-def _largest(values: np.ndarray) -> float:
-    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-
 
 #: The most vertices of a design, and the relative excess over the design that another policy may collect.
 VERTICES, CLOSE = 8, 0.02

@@ -1,0 +1,97 @@
+"""Sampling policies. Any sampling policy is sound, so which one is used is a matter of speed.
+
+The agent plays the optimistic policy (`optimism`), which finds the best one, in a few episodes, and what an
+`Exploration` plans in the others: an object with a name, chosen by that name or handed to the agent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from rpl_agent.agent.exploration.design import informative_policy
+from rpl_agent.agent.exploration.goal import SamplingGoal
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Objective, Policy
+from rpl_agent.core.registry import Registry
+from rpl_agent.guarantee.pipeline import Uncertainty
+
+
+class Exploration(Protocol):
+    """How to sample when the aim is not (only) to find the best policy.
+
+    name : in settings, logs and checkpoints
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def plan(
+        self, counts: Counts, uncertainty: Uncertainty, objective: Objective, optimistic: Policy, goal: SamplingGoal
+    ) -> Policy | None:
+        """The policy for the next episodes, from all data so far; None to play the optimistic one in all of them."""
+
+
+@dataclass(frozen=True)
+class Optimistic:
+    """Optimism throughout, as in the paper: look for the best policy."""
+
+    name: str = "optimistic"
+
+    def plan(
+        self, counts: Counts, uncertainty: Uncertainty, objective: Objective, optimistic: Policy, goal: SamplingGoal
+    ) -> Policy | None:
+        return None
+
+
+@dataclass(frozen=True)
+class ForCertificate:
+    """Sample where episodes narrow the certificate fastest (`design`)."""
+
+    name: str = "certificate"
+
+    def plan(
+        self, counts: Counts, uncertainty: Uncertainty, objective: Objective, optimistic: Policy, goal: SamplingGoal
+    ) -> Policy | None:
+        if uncertainty.estimate is None or uncertainty.fallback is not None:
+            return None
+        return informative_policy(uncertainty.relaxation, objective, counts, uncertainty.estimate, optimistic, goal)
+
+
+explorations: Registry[Exploration] = Registry("exploration", "rpl_agent.explorations")
+explorations.register(ForCertificate())
+explorations.register(Optimistic())
+
+
+def register_exploration(kind: Exploration) -> None:
+    """Register a way to explore under its name.
+
+    >>> from rpl_agent.agent.exploration import Optimistic
+    >>> register_exploration(Optimistic())
+    Traceback (most recent call last):
+        ...
+    rpl_agent.core.errors.ModelError: the exploration 'optimistic' exists already
+    """
+    explorations.register(kind)
+
+
+def exploration_of(chosen: str | Exploration) -> Exploration:
+    """The exploration with that name, or the object itself."""
+    return explorations.get(chosen) if isinstance(chosen, str) else chosen
+
+
+def block_of(episodes: int) -> tuple[bool, int]:
+    """(whether the next episode is optimistic, episodes until that changes).
+
+    One in ⌈√t⌉ is: the first two of every block of episodes k² … (k + 1)² − 1. Depends on the number of episodes
+    alone, so that a resumed run continues in the same block.
+    """
+    root = math.isqrt(episodes)
+    position = episodes - root * root
+    return (True, min(2 - position, 2 * root + 1 - position)) if position < 2 else (False, 2 * root + 1 - position)
+
+
+def optimistic_share(first: int, last: int) -> float:
+    """The share of optimistic episodes among numbers first … last − 1."""
+    return min(2.0 * (math.sqrt(last) - math.sqrt(first)) / (last - first), 1.0)

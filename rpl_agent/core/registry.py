@@ -1,0 +1,73 @@
+"""`Registry`: objects that users choose by name, ours and those of other packages.
+
+Other packages offer theirs as entry points, which are looked up only where a name is not ours: a program that uses
+our own names never reads the metadata of what is installed.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Generic, Protocol, TypeVar
+
+from rpl_agent.core.errors import ModelError
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Kind = TypeVar("Kind", bound=Named)
+
+
+class Registry(Generic[Kind]):
+    """Objects by name.
+
+    what : what they are, in messages
+    group : the entry points that name further objects, or functions without arguments that make them
+    """
+
+    def __init__(self, what: str, group: str) -> None:
+        self.what, self.group = what, group
+        self._known: dict[str, Kind] = {}
+        self._looked = False
+
+    def register(self, kind: Kind) -> None:
+        """Add an object under its name; ModelError if the name is taken."""
+        if kind.name in self._known:
+            raise ModelError(f"the {self.what} {kind.name!r} exists already")
+        self._known[kind.name] = kind
+
+    def copy(self) -> Registry[Kind]:
+        """The same objects, in a registry of its own."""
+        other: Registry[Kind] = Registry(self.what, self.group)
+        other._known, other._looked = dict(self._known), self._looked
+        return other
+
+    def get(self, name: str) -> Kind:
+        """The object with that name."""
+        if name not in self._known:
+            self._look()
+        if name not in self._known:
+            near = get_close_matches(name, self._known, 1)
+            raise ModelError(
+                f"{self.what} {name!r} is not one of {tuple(self._known)}"
+                + (f"; the nearest is {near[0]}" if near else "; register your own before it is used")
+            )
+        return self._known[name]
+
+    def names(self) -> tuple[str, ...]:
+        """All names, ours first."""
+        self._look()
+        return tuple(self._known)
+
+    def _look(self) -> None:
+        if self._looked:
+            return
+        self._looked = True
+        from importlib.metadata import entry_points  # which imports `email` and `socket`
+
+        for point in entry_points(group=self.group):
+            if point.name not in self._known:
+                found = point.load()
+                self.register(found() if isinstance(found, type) or not hasattr(found, "name") else found)
