@@ -230,7 +230,7 @@ def test_small_deltas_are_divided_or_refused(confidence):
 
 
 def test_bad_settings_are_named():
-    with pytest.raises(ModelError, match="confidence 'magic'"):
+    with pytest.raises(ModelError, match="confidence set 'magic'"):
         Config(confidence="magic")
     with pytest.raises(ModelError, match="relaxation 'none'"):
         Config(relaxation="none")
