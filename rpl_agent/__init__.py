@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # models and objectives
     from rpl_agent.core.model import StateIndex as StateIndex
     from rpl_agent.core.model import build as build
     from rpl_agent.core.model import build_vectorized as build_vectorized
+    from rpl_agent.core.model import from_matrices as from_matrices
     from rpl_agent.core.model import validate as validate
     from rpl_agent.core.model.building.unknown import hide_parameters as hide_parameters
 if TYPE_CHECKING:  # certificates
@@ -47,6 +48,7 @@ if TYPE_CHECKING:  # solving
     from rpl_agent.core.relaxations.umdp import UncertainMDP as UncertainMDP
     from rpl_agent.core.solver import Solution as Solution
     from rpl_agent.core.solver import solve as solve
+    from rpl_agent.core.solver import solve_at as solve_at
 if TYPE_CHECKING:  # files
     from rpl_agent.formats.logs import read_log as read_log
     from rpl_agent.formats.prism import load as load_prism

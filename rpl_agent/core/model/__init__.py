@@ -4,6 +4,7 @@ from rpl_agent.core.model.algebra.ranges import range_on_box
 from rpl_agent.core.model.building.array_builder import Block, build_vectorized
 from rpl_agent.core.model.building.binding import Binding
 from rpl_agent.core.model.building.builder import build
+from rpl_agent.core.model.building.matrices import from_matrices
 from rpl_agent.core.model.building.validation import Defect, require_valid, restrict_domain, validate
 from rpl_agent.core.model.caching import cached_fact, cached_on
 from rpl_agent.core.model.csr import best_rows, gather, in_parts, owners, reached

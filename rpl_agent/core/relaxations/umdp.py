@@ -20,6 +20,7 @@ import scipy
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Domain, ExpressionTable, ParametricMDP, Reward
+from rpl_agent.core.model.building.matrices import layout_of, read_mask, read_matrices, read_reward
 from rpl_agent.core.model.expressions import DENSE_COLUMNS
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.regions.blocks import JointBlock, product_region
@@ -92,31 +93,23 @@ class UncertainMDP:
         labels : name -> states, as numbers or as a mask (S,).
         rewards : name -> (S,) rewards of states, or (S, A) of states and actions.
         """
-        ends = [_matrices(bounds, what) for bounds, what in ((lower, "lower"), (upper, "upper"))]
-        size, number = ends[1][0].shape[0], len(ends[1])
-        if len(ends[0]) != number or any(m.shape != (size, size) for matrices in ends for m in matrices):
-            raise ModelError(f"lower and upper must be matrices of one shape (S, S) for each of {number} action(s)")
-        stacked = scipy.sparse.coo_array(scipy.sparse.vstack(ends[1]))
-        stacked.eliminate_zeros()
-        action, state = np.divmod(stacked.coords[0], size)
-        order = np.lexsort((stacked.coords[1], action, state))
-        rows, row_of = np.unique((state * number + action)[order], return_inverse=True)
-        if len(missing := np.setdiff1d(np.arange(size), rows // number)):
-            raise ModelError(f"state {missing[0]} has no transition")
-        low = scipy.sparse.csr_array(scipy.sparse.vstack(ends[0]))
-        if low.count_nonzero() > (low * (stacked.tocsr() != 0)).count_nonzero():
+        low, high = read_matrices(lower, "lower"), read_matrices(upper, "upper")
+        layout = layout_of(high)
+        if len(low) != len(high) or any(matrix.shape != high[0].shape for matrix in low):
+            raise ModelError(f"lower and upper must be matrices of one shape (S, S) for each of {len(high)} action(s)")
+        if any(one.count_nonzero() > (one * (other != 0)).count_nonzero() for one, other in zip(low, high)):
             raise ModelError("a lower bound is above an upper bound of 0")
         return cls(
-            np.searchsorted(rows // number, np.arange(size + 1)),
-            (rows % number).astype(np.int32),
-            np.searchsorted(row_of, np.arange(len(rows) + 1)),
-            stacked.coords[1][order].astype(np.int32),
-            np.asarray(low[stacked.coords[0][order], stacked.coords[1][order]]).ravel(),
-            stacked.data[order],
+            layout.state_ptr,
+            layout.action,
+            layout.row_ptr,
+            layout.successor,
+            layout.entries(low),
+            layout.entries(high),
             initial_state=initial_state,
-            labels={key: _mask(at, size, key) for key, at in (labels or {}).items()},
-            rewards={key: _reward(given, size, number, rows, key) for key, given in (rewards or {}).items()},
-            action_names=tuple(action_names) or tuple(f"a{k}" for k in range(number)),
+            labels={key: read_mask(at, layout.size, key) for key, at in (labels or {}).items()},
+            rewards={key: read_reward(given, layout, key) for key, given in (rewards or {}).items()},
+            action_names=tuple(action_names) or tuple(f"a{k}" for k in range(layout.actions)),
             name=name,
         )
 
@@ -232,35 +225,6 @@ def _skeleton(umdp: UncertainMDP) -> ParametricMDP:
         umdp.action_names,
         name=umdp.name,
     )
-
-
-def _matrices(bounds: Any, what: str) -> list[scipy.sparse.csr_array]:
-    """One sparse matrix per action."""
-    if scipy.sparse.issparse(bounds) or (isinstance(bounds, np.ndarray) and bounds.ndim == 2):
-        bounds = [bounds]
-    found = [scipy.sparse.csr_array(matrix, dtype=np.float64) for matrix in bounds]
-    if not found or not all(np.isfinite(matrix.data).all() for matrix in found):
-        raise ModelError(f"{what} must be matrices of finite numbers, one per action")
-    return found
-
-
-def _mask(at: Any, size: int, name: str) -> np.ndarray:
-    """(S,) bool from a mask or from state numbers."""
-    given = np.atleast_1d(np.asarray(at))
-    if given.dtype == bool and given.shape == (size,):
-        return given
-    if given.dtype == bool or ((given < 0) | (given >= size)).any():
-        raise ModelError(f"the label {name!r} must be {size} booleans, or state numbers")
-    return np.isin(np.arange(size), given)
-
-
-def _reward(given: Any, size: int, number: int, rows: np.ndarray, name: str) -> Reward:
-    values = np.asarray(given, dtype=np.float64)
-    if values.shape == (size,):
-        return Reward(values, np.zeros(len(rows)))
-    if values.shape != (size, number):
-        raise ModelError(f"the reward {name!r} has shape {values.shape}, not ({size},) or ({size}, {number})")
-    return Reward(np.zeros(size), values.reshape(-1)[rows])
 
 
 def _known_rewards(pmdp: ParametricMDP) -> Mapping[str, Reward]:

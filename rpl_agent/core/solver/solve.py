@@ -93,7 +93,7 @@ TWO_CORES = 20_000
 
 
 def solve(
-    relaxation: Relaxation | UncertainMDP,
+    relaxation: Relaxation | UncertainMDP | ParametricMDP,
     objective: Objective,
     nature: Nature = Nature.ADVERSARIAL,
     *,
@@ -133,6 +133,8 @@ def solve(
     if max_iterations < 1:
         raise ModelError(f"max_iterations {max_iterations} must be at least 1")
     began = time.perf_counter()
+    if isinstance(relaxation, ParametricMDP) and not relaxation.num_parameters:
+        relaxation = Point(relaxation.instantiate(np.zeros(0)))
     if isinstance(relaxation, ParametricMDP):
         names = ", ".join(relaxation.domain.parameters[:3]) + (", ..." if relaxation.domain.dimension > 3 else "")
         raise ModelError(
@@ -164,7 +166,13 @@ def solve_at(
     policy: Policy | None = None,
     precision: float = DEFAULT_PRECISION,
 ) -> Solution:
-    """The optimum at one θ (d,), or the value of a policy there."""
+    """The optimum at one θ (d,), or the value of a policy there.
+
+    >>> import rpl_envs
+    >>> world = rpl_envs.benchmark("Betting-25")
+    >>> round(solve_at(world.pmdp, world.theta, world.objective).middle, 4)
+    19.0429
+    """
     point = Point(pmdp.instantiate(np.asarray(theta, dtype=float)))
     return solve(point, objective, Nature.COOPERATIVE, policy=policy, precision=precision)
 
