@@ -16,13 +16,18 @@ given state and action the successor is drawn independently of everything before
 arrived, with their weight and the completed share of the plan. Actions and stopping may depend on the past.
 
 Floats are exact dyadic numbers, irrational numbers are enclosed. Anything not covered is refused with a sentence.
+The author of a file is not trusted: the sentence that is proved is printed with its question (objective, model, δ), and
+the limits below bound the time and memory that a file can take.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+import re
 import sys
+import zlib
 from fractions import Fraction
 from itertools import pairwise
 from math import factorial, fsum, isqrt, lcm, sqrt
@@ -37,6 +42,13 @@ ONE = 1 << BITS
 SHARES = {"likelihood with bets": (7220, 2090, 190), "likelihood": (0, 9215, 285)}
 SHARES |= {"anytime": (0, 0, 9500), "graph": (0, 0, 400)}
 MOST_COORDINATES = 12  # of a joint likelihood
+#: Limits, far above what proofs need: of a file (when unpacked) and its entries; of "p/q", of the degree of a monomial
+#: and of a common denominator; of steps, and of steps times transitions; of marks; of logarithms for tangents.
+MOST_BYTES, MOST_ENTRIES = 1 << 27, 20_000_000
+MOST_DIGITS, MOST_DEGREE, MOST_BITS = 1_000, 100, 1 << 14
+MOST_STEPS, MOST_WORK, MOST_MARKS, MOST_LOGARITHMS = 100_000, 20_000_000, 1_000, 500_000
+LONGEST = 300  # sentence, and name in it
+BOX = ("parameters", "lower", "upper")
 
 
 class Refused(Exception):
@@ -44,7 +56,7 @@ class Refused(Exception):
 
 
 #: Exceptions caused by a file that is not a proof.
-MALFORMED = (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, AssertionError)
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError, RecursionError)
 
 
 def need(holds: bool, sentence: str) -> None:
@@ -54,16 +66,34 @@ def need(holds: bool, sentence: str) -> None:
 
 # ====================================================================== numbers
 def exact(number: Any) -> Fraction:
-    """The rational number in the file: an integer, a float (a dyadic number), or "p/q"."""
-    need(isinstance(number, int | float | str) and not isinstance(number, bool), f"{number!r} is not a number")
+    """The number in the file: an integer or a float, which is a dyadic number. Sums of many stay short."""
+    need(isinstance(number, int | float) and not isinstance(number, bool), f"{number!r} is not a number")
     try:
         return Fraction(number)
-    except (ValueError, OverflowError, ZeroDivisionError):
+    except (ValueError, OverflowError):
         raise Refused(f"{number!r} is not a finite number") from None
 
 
+def ratios(numbers: list[Any]) -> list[Fraction]:
+    """Coefficients of a model, which may also be "p/q"."""
+    found = []
+    for number in numbers:
+        if not isinstance(number, str):
+            found.append(exact(number))
+            continue
+        fits = len(number) <= MOST_DIGITS and re.fullmatch("-?[0-9]+/0*[1-9][0-9]*", number)
+        need(bool(fits), f"{number[:99]!r} is not a number, or has more than {MOST_DIGITS:,} digits")
+        found.append(Fraction(number))
+    common_den(found)
+    return found
+
+
 def common_den(numbers: Any) -> int:
-    return lcm(1, *{x.denominator for x in numbers})
+    den = 1
+    for other in {x.denominator for x in numbers}:
+        den = lcm(den, other)
+        need(den.bit_length() <= MOST_BITS, f"a common denominator has more than {MOST_BITS:,} bits")
+    return den
 
 
 def up(x: Fraction) -> int:
@@ -151,8 +181,15 @@ Polynomial = dict[Monomial, Fraction]
 Cut = tuple[list[Fraction], Fraction]  # a·x ≤ b
 
 
-def polynomial(terms: list[Any]) -> Polynomial:
-    return combined([(exact(c), {tuple((i, p) for i, p in monomial): Fraction(1)}) for c, monomial in terms])
+def polynomial(terms: list[Any], parameters: int) -> Polynomial:
+    """Σ coefficient · monomial, of [coefficient, [[parameter, power], …]], …"""
+    for _, monomial in terms:
+        known = all(isinstance(i, int) and isinstance(p, int) and 0 <= i < parameters and p > 0 for i, p in monomial)
+        need(known, "a monomial has an unknown parameter, or a power that is not a positive integer")
+        need(sum(p for _, p in monomial) <= MOST_DEGREE, f"a monomial has a degree above {MOST_DEGREE}")
+    coefficients = ratios([c for c, _ in terms])
+    monomials = [tuple((i, p) for i, p in monomial) for _, monomial in terms]
+    return combined([(c, {monomial: Fraction(1)}) for c, monomial in zip(coefficients, monomials)])
 
 
 def combined(parts: list[tuple[Fraction, Polynomial]]) -> Polynomial:
@@ -175,8 +212,11 @@ class Model:
         self.silent, self.rewards = set(data["silent"]), data["rewards"]
         self.labels = {name: set(states) for name, states in data["labels"].items()}
         self.box = [(exact(low), exact(high)) for low, high in zip(data["lower"], data["upper"], strict=True)]
-        self.coordinates = None if data["coordinates"] is None else Coordinates(data["coordinates"])
-        self.table = self.coordinates.table if self.coordinates else [polynomial(f) for f in data["expressions"]]
+        self.coordinates, size = None, len(self.box)
+        if data["coordinates"] is not None:
+            self.coordinates = Coordinates(data["coordinates"], size)
+        self.table = self.coordinates.table if self.coordinates else [polynomial(f, size) for f in data["expressions"]]
+        common_den(c for terms in self.table for c in terms.values())
         for name, ptr, size in (("states", state_ptr, self.rows), ("rows", row_ptr, len(successor))):
             grows = all(isinstance(p, int) and p < q for p, q in pairwise(ptr))
             need(bool(ptr) and ptr[0] == 0 and ptr[-1] == size and grows, f"the {name} of the model are out of order")
@@ -199,11 +239,13 @@ class Model:
         """A polynomial over the parameters' bounds, term by term, in units of 2^-BITS."""
         low = high = Fraction(0)
         for monomial, c in terms.items():
-            ends = [c]
+            least = most = c
             for i, power in monomial:
                 a, b = self.box[i]
-                ends = [x * end for x in ends for end in (a**power, b**power, *([Fraction(0)] if a < 0 < b else []))]
-            low, high = low + min(ends), high + max(ends)
+                powers = [a**power, b**power, *([Fraction(0)] if a < 0 < b else [])]
+                ends = [x * end for x in (least, most) for end in powers]
+                least, most = min(ends), max(ends)
+            low, high = low + least, high + most
         return down(low), up(high)
 
 
@@ -216,6 +258,7 @@ class Objective:
         self.maximising, self.is_reach, self.pays = sense == "max", kind == "reach", kind == "reward"
         target: set[int] = model.labels[data["target"]] if data.get("target") is not None else set()
         avoid: set[int] = model.labels[data["avoid"]] - target if data.get("avoid") is not None else set()
+        need(self.is_reach or data.get("avoid") is None, "rewards with states to avoid are not covered")
         self.decided = dict.fromkeys(avoid, Fraction(0)) | dict.fromkeys(target, Fraction(int(self.is_reach)))
         self.discount = exact(data.get("discount", 1))
         need(0 < self.discount <= 1, f"the discount is {float(self.discount)}")
@@ -258,12 +301,15 @@ class Objective:
         self.steps = [] if horizon is None else [Fraction(horizon)]
         if horizon is None:
             return
-        need(isinstance(horizon, int) and horizon >= 0, f"the horizon is {horizon!r}")
-        for row, s in enumerate(model.row_state):
+        need(isinstance(horizon, int) and 0 <= horizon <= MOST_STEPS, f"the horizon is {horizon!r}")
+        need(horizon * sum(map(len, model.moves)) <= MOST_WORK, f"more than {MOST_WORK:,} steps times transitions")
+        for s, rows in enumerate(model.rows_of):
             if between and self.visible[s] and s not in self.decided:
-                following = {t for t, _ in model.moves[row]}
-                even = following == {s} or not any(self.visible[t] for t in following)
-                need(even, f"{model.name[row]} passes no silent state")
+                following = [{t for t, _ in model.moves[row]} for row in rows]
+                passes = [not any(self.visible[t] for t in successors) for successors in following]
+                rests = all(successors == {s} for successors in following) and not any(self.reward[r] for r in rows)
+                name = model.name[rows[passes.index(False)]] if False in passes else ""
+                need(rests or not name, f"{name} passes no silent state, and does not rest without a reward")
         self.horizon = int(start) + (2 if between else 1) * horizon
 
     def off(self, bound: Fraction, error: Fraction, upper: bool) -> Fraction:
@@ -332,6 +378,7 @@ class Data:
             usual, due = exact((1.0 - 0.01) / 3), [max(1, round(share * planned)) for share in (0.04, 0.08, 0.16)]
         last = {"successes": [0] * len(self.trials), "trials": [0] * len(self.trials)}
         self.marks = [(first, Fraction(0), last["successes"], list[int]())]
+        need(len(data["marks"]) <= MOST_MARKS, f"there are more than {MOST_MARKS:,} marks")
         for mark in data["marks"]:
             weight, share = exact(mark["weight"]), exact(mark["progress"])
             need(weight >= 0 <= share <= 1, "the weight or the share of a mark is out of range")
@@ -452,14 +499,14 @@ class Coordinates:
     more, so polynomials are treated like affine expressions.
     """
 
-    def __init__(self, data: dict[str, Any]) -> None:
-        given, domain = ([[exact(y) for y in terms] for terms in data[name]] for name in ("terms", "domain"))
-        self.x, self.domain = [polynomial(terms) for terms in data["x"]], domain  # c + w·x ≥ 0 in the domain
+    def __init__(self, data: dict[str, Any], parameters: int) -> None:
+        given, domain = ([ratios(terms) for terms in data[name]] for name in ("terms", "domain"))
+        self.x, self.domain = [polynomial(terms, parameters) for terms in data["x"]], domain  # c + w·x ≥ 0 there
         self.dimension = len(self.x)
         sizes = {len(terms) for terms in given + domain}
         need(0 < self.dimension <= MOST_COORDINATES and sizes == {self.dimension + 1}, "coordinates of a wrong size")
-        self.table = [combined(list(zip(terms, [{(): Fraction(1)}, *self.x]))) for terms in given]
         self.den = common_den(y for terms in given for y in terms)
+        self.table = [combined(list(zip(terms, [{(): Fraction(1)}, *self.x]))) for terms in given]
         self.terms = [[int(y * self.den) for y in terms] for terms in given]
         self.free = [f for f, (_, *w) in enumerate(self.terms) if any(w)]
         self.floats = [[y / self.den for y in self.terms[f]] for f in self.free]
@@ -675,10 +722,11 @@ class Bets:
                 value = best(found)
                 if value != v[s] or s not in rule:  # of rows that are equally good the one that led there stays
                     v[s], rule[s] = value, model.rows_of[s][found.index(value)]
-            plan = [(old, sorted(rule.items())), *plan] if objective.horizon is not None else []
+            if objective.horizon is not None:
+                plan.append((old, sorted(rule.items())))
             if objective.horizon is None and all(abs(a - b) <= 2.0**-12 * abs(a) for a, b in zip(v, old)):
                 break
-        return plan or [(v, sorted(rule.items()))] * sweeps
+        return plan[::-1] or [(v, sorted(rule.items()))] * sweeps
 
 
 # ====================================================================== 4. value functions
@@ -703,6 +751,8 @@ class Region:
             raise Refused("the joint likelihood is part of the proof, and not of its model and method")
         self.line, self.likelihood = line, Likelihood(line, data, joint, part["window"])
         self.reach = [[Fraction(end, ONE) for end in self.model.range_over_box(x)] for x in line.x]
+        logarithms = len(part["cuts"]) * len(self.likelihood.used)
+        need(logarithms <= MOST_LOGARITHMS, f"the cuts need more than {MOST_LOGARITHMS:,} logarithms")
         any_bet = any(isinstance(k, int) for k in part["cuts"])
         need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
         self.bet_cuts = Bets(objective, line, data, bets).cuts if any_bet else []
@@ -769,6 +819,7 @@ class Claim:
         #: (v, g) by steps to go and states, whole numbers over `den`
         self.U = [[None if U is None else (whole[U[0]], [whole[x] for x in U[1:]]) for U in row] for row in values]
         self.rank: list[Any] = proof.get("rank") or [0] * model.states
+        need(all(isinstance(rank, int) for rank in self.rank), "a rank is not an integer")
         #: multipliers of cuts, by "start" and by "steps to go after it, row"
         self.duals: dict[str, list[Any]] = proof.get("duals", {})
 
@@ -939,17 +990,17 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
     need(fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
     need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
     need(isinstance(given, bool), "evaluated must be true or false")
-    regions = []
-    for part in proof["regions"]:
-        then = data if part["data"] is None else Data(model, part["data"])
-        need(then.is_start_of(data), "the data behind a bound are not the beginning of the data")
-        regions.append(Region(objective, then, delta, method, part))
+    regions: dict[int, Region] = {}
     found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": given}
     for side, upper in (("lower", False), ("upper", True)):
         known = Fraction(upper) if (objective.is_reach if upper else objective.is_positive) else None
         if proof[side] is not None:
-            own, region = given or objective.maximising != upper, regions[proof[side]["region"]]
-            bound = Claim(region, policy if own else None, upper, proof[side]).bound()
+            own, number = given or objective.maximising != upper, proof[side]["region"]
+            fits = objective.horizon is None or len(proof[side]["values"]) == objective.horizon + 1
+            need(fits, "values of a wrong number of steps")  # before bets are placed, which plan as many
+            if number not in regions:
+                regions[number] = region_of(objective, data, delta, method, proof["regions"][number])
+            bound = Claim(regions[number], policy if own else None, upper, proof[side]).bound()
             bound = objective.off(bound, error, upper)
             known = bound if known is None else min(known, bound) if upper else max(known, bound)
         claimed = found[side] = proof["claim"][side]
@@ -959,6 +1010,13 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
             proved = "nothing" if known is None else float(known)
             need(holds, f"the {side} bound {claimed!r} is claimed, but {proved!r} is proved")
     return found
+
+
+def region_of(objective: Objective, data: Data, delta: Fraction, method: str, part: dict[str, Any]) -> Region:
+    """What the data, or those of an earlier time, leave."""
+    then = data if part["data"] is None else Data(data.model, part["data"])
+    need(then.is_start_of(data), "the data behind a bound are not the beginning of the data")
+    return Region(objective, then, delta, method, part)
 
 
 def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
@@ -973,10 +1031,68 @@ def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
     return f"proved with probability ≥ 1 − {proof['delta']} over {found['data'].total:,} transitions: {text}{graph}"
 
 
+def question(proof: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """What was asked, one line each: the same sentence about another question is another statement.
+
+    Names are the file's; they are quoted and cut, so that none of them can imitate a line.
+    """
+    model, asked, told = found["data"].model, proof["objective"], proof["model"]
+    goal = "probability of reaching the target" if asked["kind"] == "reach" else quoted(asked["reward_name"])
+    boxes = [f"{quoted(name)} in [{low}, {high}]" for name, low, high in zip(*map(told.get, BOX), strict=True)]
+    boxes = boxes[:20] + [f"{len(boxes) - 20:,} more"] * (len(boxes) > 20)
+    rows = len(model.coordinates.domain) if model.coordinates else 0
+    content = json.dumps({k: part for k, part in told.items() if k not in ("name", "hash")}, sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()
+
+    def states(name: str) -> str:
+        label = asked.get(name)
+        return "none" if label is None else f"{quoted(label)}, {len(model.labels[label]):,} states"
+
+    return [
+        f"objective: {asked['sense']} {goal}{' at the horizon' if asked['kind'] == 'instant' else ''}",
+        f"target: {states('target')}{'; a play that misses it costs infinity' * found['objective'].must_reach}",
+        f"avoid: {states('avoid')}",
+        f"horizon: {'none' if asked.get('horizon') is None else asked['horizon']}",
+        f"discount: {asked.get('discount', 1)}",
+        f"error of rewards: {proof['reward_error']}",
+        f"model: {quoted(told['name'])}, {model.states:,} states, {model.rows:,} rows, {len(told['successor']):,} "
+        f"transitions; {len(model.silent):,} states take no time",
+        f"hash: {quoted(told['hash'])} by the file; SHA-256 of its content {digest}",
+        f"parameters: {', '.join(boxes) or 'none'}; linear inequalities of the domain: {rows}",
+        f"delta: {proof['delta']}, method {quoted(proof['confidence'])}",
+    ]
+
+
+def quoted(name: Any) -> str:
+    return shortened(json.dumps(str(name)))
+
+
+def shortened(text: str) -> str:
+    """One line of limited length, without control characters."""
+    plain = "".join(c if c.isprintable() else " " for c in text[:LONGEST])
+    return plain if len(text) <= LONGEST else plain + "…"
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    need(len(dict(pairs)) == len(pairs), "a name stands twice in one object")
+    return dict(pairs)
+
+
 def read(path: str) -> dict[str, Any]:
+    """The content of a file. Unpacking stops at the limit, so that a small file cannot fill the memory."""
     with open(path, "rb") as file:
-        raw = file.read()
-    return json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)  # type: ignore[no-any-return]
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        try:
+            raw = (gzip.GzipFile(fileobj=file) if packed else file).read(MOST_BYTES + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise Refused(f"the file is damaged: {error}") from None
+    need(len(raw) <= MOST_BYTES, f"the file has more than {MOST_BYTES:,} bytes")
+    need(sum(map(raw.count, (b",", b"[", b"{"))) <= MOST_ENTRIES, f"the file has more than {MOST_ENTRIES:,} entries")
+    try:
+        return json.loads(raw, object_pairs_hook=unique)  # type: ignore[no-any-return]
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"the file is not JSON: {error}") from None
 
 
 def main(arguments: list[str]) -> int:
@@ -986,13 +1102,16 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         proof = read(arguments[0])
-        print(sentence(proof, check(proof)))
+        found = check(proof)
+        lines = [sentence(proof, found), *question(proof, found)]
     except (Refused, *MALFORMED) as error:
-        print(f"refused: {error if isinstance(error, Refused) else f'the file is malformed: {error!r}'}")
+        text = str(error) if isinstance(error, Refused) else f"the file is malformed: {error!r}"
+        print(f"refused: {shortened(text)}")
         return 1
     except OSError as error:
         print(error)
         return 2
+    print("\n  ".join(lines))
     return 0
 
 

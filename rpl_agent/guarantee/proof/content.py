@@ -74,7 +74,7 @@ def _coordinates(pmdp: ParametricMDP, expressions: list[list[Any]]) -> dict[str,
     """Coordinates x in which all expressions are affine, and a point where all are positive."""
     if not 0 < pmdp.table.reduction.rank <= checker.MOST_COORDINATES:
         return None
-    table = [checker.polynomial(terms) for terms in expressions]
+    table = [checker.polynomial(terms, pmdp.num_parameters) for terms in expressions]
     powers = np.asarray(pmdp.table.monomials)[1:]
     monomials = [tuple((i, p) for i, p in enumerate(row) if p) for row in powers.tolist()]
     pivots = [monomials[k] for k in pmdp.table.reduction.pivots]
@@ -93,7 +93,7 @@ def _coordinates(pmdp: ParametricMDP, expressions: list[list[Any]]) -> dict[str,
                 "domain": [[_whole(y) for y in row] for row in _domain_rows(pmdp, basis)],
                 "start": [float(y) for y in x],
             }
-            return found if checker.Coordinates(found).table == table else None
+            return found if checker.Coordinates(found, pmdp.num_parameters).table == table else None
     return None
 
 
