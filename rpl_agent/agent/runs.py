@@ -219,7 +219,8 @@ def verify_run(folder: str | Path) -> dict[str, Any]:
     certificate, _, _ = read_with_data(path)
     note = agent.session.truncation
     problems = [] if certificate.truncation == note else [f"the certificate's note on the time limit should be: {note}"]
-    return verdict(certificate, agent.pmdp, agent.counts, path, agent.session.earlier, problems)
+    origin = "the run's own data"
+    return verdict(certificate, agent.pmdp, agent.counts, path, agent.session.earlier, problems, origin)
 
 
 def verdict(
@@ -229,17 +230,17 @@ def verdict(
     path: Path,
     earlier: Mapping[str, Counts] | None = None,
     problems: Sequence[str] = (),
+    origin: str = "the file's own data",
 ) -> dict[str, Any]:
-    """The output of `rpl certify --verify`; ``problems`` are those found earlier."""
+    """The output of `rpl certify --verify`; ``problems`` are those found earlier, ``origin`` whose data these are."""
     found = verify(certificate, pmdp, counts, earlier)
     found = with_proof(found, certificate, pmdp, counts, proof_path(path), earlier)
     found = replace(found, problems=[*problems, *found.problems])
-    lines = [f"{path}: {'NOT ' if found.problems else ''}verified against {counts.total:,} transitions"]
+    lines = [f"{path}: {'NOT ' if found.problems else ''}verified against {counts.total:,} transitions, with {origin}"]
     lines += [f"  {text}" for text in (*found.problems, *found.notes)]
     lines.append(f"  claimed [{certificate.lower:.6g}, {certificate.upper:.6g}], ")
     lines[-1] += f"recomputed [{found.lower:.6g}, {found.upper:.6g}]"
-    if found.proved is not None:
-        lines.append(f"  {found.proved}")
+    lines += [] if found.proved is None else [f"  {found.proved}", *(f"    {line}" for line in found.question)]
     return jsonable(
         {
             "certificate": str(path),
@@ -251,7 +252,9 @@ def verdict(
             "computed_lower": found.lower,
             "computed_upper": found.upper,
             "proved": found.proved,
+            "question": list(found.question),
             "samples": counts.total,
+            "data": origin,
             "text": "\n".join(lines),
         }
     )

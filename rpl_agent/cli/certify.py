@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import (
     ID_OR_RUN,
+    OWN_ENV,
     ModelSource,
     add_method,
     add_seed,
@@ -76,7 +77,11 @@ def register(commands: Any) -> None:
     certify.add_argument(
         "--verify",
         action="store_true",
-        help="check a stored certificate (FILE.json of --output, or a RUN) from scratch against its model and data",
+        help="check a stored certificate (FILE.json of --output, or a RUN) from scratch: against your --data LOG and "
+        "your --model or --env where you give them, otherwise against the file's own data and the model it names",
+    )
+    certify.add_argument(
+        "--env", help=f"with --verify: the environment of the certificate, a registered id or {OWN_ENV}"
     )
 
     plot = commands.add_parser("plot-region", run=run_plot, help="a picture of the confidence region in two parameters")
@@ -158,9 +163,12 @@ def run_certify(arguments: argparse.Namespace) -> int:
 
     if arguments.verify:
         return run_verify(arguments)
+    if arguments.env is not None:
+        raise ModelError("--env belongs to --verify; otherwise give the environment in place of ID")
     if arguments.id is not None and Path(arguments.id).is_dir():
         from rpl_agent.agent.runs import certify_run
 
+        _refuse_unused(arguments, set(), "a RUN is certified with its own model, data and method")
         emit(arguments, certify_run(arguments.id), "certificate")
         return 0
     source = load_source(arguments)
@@ -203,26 +211,61 @@ def _write(arguments: argparse.Namespace, source: ModelSource, counts: Counts, c
     return certificate
 
 
+#: Options of --verify that describe the reader's model, and the reader's log.
+OWN_MODEL = {"--model", "--param", "--const", "--property", "--unknown", "--tie", "--normalise", "--max-states"}
+OWN_LOG = {"--data", "--fixed-length", "--quarantine"}
+
+
 def run_verify(arguments: argparse.Namespace) -> int:
     """Exit code 0 if the stored certificate holds on its data, 1 if not."""
-    from rpl_agent.agent.runs import verdict, verify_run
-    from rpl_agent.cli.training import source_of
-    from rpl_agent.guarantee.verify import data_from_json, read_with_data
+    from rpl_agent.agent.runs import verify_run
 
     if arguments.id is None:
         raise ModelError("--verify needs a certificate FILE.json or a RUN folder")
     path = Path(arguments.id)
     folder = path if path.is_dir() else path.parent
     if path.is_dir() or (path.name == "certificate.json" and (folder / "run.json").is_file()):
+        _refuse_unused(arguments, {"--verify"}, "--verify checks a RUN against the run's own model and data")
         result = verify_run(folder)
     else:
-        certificate, data, stored = read_with_data(path)
-        if data is None or stored is None:
-            raise ModelError(f"{path} contains no data to check it against: write it with rpl certify --output")
-        source = source_of(stored)
-        result = verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)
+        result = _verify_file(arguments, path)
     emit(arguments, result, "verification")
     return 0 if result["verified"] else 1
+
+
+def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
+    """Check a certificate file against the reader's model and log, or against what the file names and holds."""
+    from rpl_agent.agent.runs import verdict
+    from rpl_agent.cli.training import named_source
+    from rpl_agent.guarantee.verify import data_from_json, data_to_json, different_data, read_with_data
+
+    used = {"--verify", "--env", *OWN_MODEL, *OWN_LOG}
+    used -= OWN_LOG if arguments.data is None else set()
+    used -= {"--env"} if arguments.model is not None else OWN_MODEL
+    reason = "--verify uses --data LOG (with --fixed-length, --quarantine) and --env, or --model with its options"
+    _refuse_unused(arguments, used, reason)
+    certificate, data, stored = read_with_data(path)
+    if data is None and arguments.data is None:
+        raise ModelError(f"{path} contains no data to check it against: add --data LOG, or write it with --output")
+    if arguments.model is not None:
+        source = load_source(argparse.Namespace(**{**vars(arguments), "id": None}))
+    elif stored is None and arguments.env is None:
+        raise ModelError(f"{path} does not name its model: add --model FILE or --env, or write it with --output")
+    else:
+        source = named_source(str(path), stored or {}, arguments.env)
+    if arguments.data is not None:
+        counts, _ = read_data(arguments, source)
+        problems = [] if data is None else different_data(data, data_to_json(counts), arguments.data)
+        return verdict(certificate, source.pmdp, counts, path, None, problems, f"your {arguments.data}")
+    assert data is not None
+    return verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)
+
+
+def _refuse_unused(arguments: argparse.Namespace, used: set[str], reason: str) -> None:
+    """An option that is ignored would look as if it had been honoured."""
+    unused = sorted(arguments.given - used - {"--json"})
+    if unused:
+        raise ModelError(f"{', '.join(unused)} would not be used: {reason}")
 
 
 def run_plot(arguments: argparse.Namespace) -> None:

@@ -121,21 +121,48 @@ def _horizon(text: str) -> int | str:
 
 def stored_source(run_folder: str, env: str | None = None) -> ModelSource:
     """How to make the world of a run: from ``env``, or from the run folder, which never names code."""
+    from rpl_agent.agent.runs import read_source
+
+    return named_source(run_folder, read_source(run_folder), env)
+
+
+def named_source(place: str, stored: dict[str, Any], env: str | None = None) -> ModelSource:
+    """The source in ``env``, the reader's own word, or the one that a run folder or a certificate file names.
+
+    A file may come from a stranger: it is never a reason to run code.
+    """
     import gymnasium as gym
 
     import rpl_envs  # noqa: F401  (registers our ids)
-    from rpl_agent.agent.runs import read_source
     from rpl_agent.agent.world.named_env import names_code
 
     if env is not None:
         return source_of({"id": env})
-    stored = read_source(run_folder)
-    name = stored.get("id")
-    by_keywords = "kwargs" in stored  # made in Python
-    if not stored or (name and names_code(name)) or (by_keywords and (name not in gym.registry)):
+    name, by_keywords = stored.get("id"), "kwargs" in stored  # made in Python
+    if not isinstance(name, str | None):
+        raise DataError(f"{place} names an environment that is not a text: {name!r}")
+    if not stored or (name and names_code(name)) or (by_keywords and (name not in gym.registry or _wraps(name))):
         known = f"--env {name}" if name and names_code(name) else "--env module:Id or --env path/to/file.py:factory"
-        raise DataError(f"the environment of {run_folder} is your own code, which a run does not store: add {known}")
-    return _made_in_python(run_folder, stored) if by_keywords else source_of(stored)
+        raise DataError(f"the environment of {place} is code, which runs only if you name it yourself: add {known}")
+    return _made_in_python(place, stored) if by_keywords else source_of(_options(place, stored))
+
+
+def _wraps(name: str) -> bool:
+    """Whether a registered environment makes another one, which its keywords name."""
+    return name.startswith("GymV")
+
+
+def _options(place: str, stored: dict[str, Any]) -> dict[str, Any]:
+    """The options of `add_source` in a file, each of the type that the command line gives it."""
+    from rpl_agent.core import schema
+
+    kinds: dict[str, Any] = dict.fromkeys(("param", "const", "theta"), list[str]) | {"unknown": list[str] | None}
+    kinds |= dict.fromkeys(("max_steps", "max_states"), int | None) | {"normalise": bool}
+    return {
+        option: schema.read(stored[option], kinds.get(option, str | None), f"the {option} of {place}")
+        for option in source_defaults()
+        if option in stored
+    }
 
 
 def true_parameters(folder: str) -> np.ndarray | None:

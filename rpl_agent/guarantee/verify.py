@@ -63,6 +63,7 @@ class Verdict:
     lower: float
     upper: float
     proved: str | None = None  # the checker's answer
+    question: tuple[str, ...] = ()  # to which question
 
 
 def with_proof(
@@ -84,7 +85,9 @@ def with_proof(
     if problems:
         return replace(found, problems=[*found.problems, *problems])
     try:
-        return replace(found, proved=checker.sentence(proof, checker.check(proof)))
+        checked = checker.check(proof)
+        said, question = checker.sentence(proof, checked), tuple(checker.question(proof, checked))
+        return replace(found, proved=said, question=question)
     except (checker.Refused, *checker.MALFORMED) as refused:
         return replace(found, problems=[*found.problems, f"the checker refuses the proof: {refused}"])
 
@@ -245,6 +248,17 @@ def data_from_json(pmdp: ParametricMDP, data: Mapping[str, Any]) -> Counts:
             "mark_trials": np.array([_dense(m.trials, size) for m in marks if m.trials]).reshape(-1, size),
         },
     )
+
+
+def different_data(stored: Mapping[str, Any], own: Mapping[str, Any], name: str) -> list[str]:
+    """How the data in a file differ from the reader's own, both as JSON."""
+    parts = {"schedule": "schedule of marks", "planned": "planned length", "transitions": "counts", "marks": "marks"}
+    differ = [text for part, text in parts.items() if stored.get(part) != own[part]]
+    if not differ:
+        return []
+    fixed = "split" in (stored.get("schedule"), own["schedule"]) and "schedule of marks" in differ
+    hint = "; was the length of the log fixed in advance (--fixed-length)?" if fixed else ""
+    return [f"the data in the file are not those of {name}: other {', '.join(differ)}{hint}"]
 
 
 def write_with_data(path: Path, certificate: Certificate, counts: Counts, source: Mapping[str, Any]) -> None:
