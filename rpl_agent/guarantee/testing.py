@@ -30,6 +30,8 @@ __all__ = ["ContractError", "check_agent", "check_confidence_set", "check_region
 TOLERANCE = 1e-8
 #: probability that a correct set fails the check of its coverage
 FALSE_ALARM = 1e-6
+#: data sets that tell a set that ignores δ from one that keeps it
+LEAST_DATA_SETS = 60
 
 
 class ContractError(AssertionError):
@@ -227,37 +229,83 @@ def _two_coins_env() -> Any:
 def check_confidence_set(kind: ConfidenceSet, *, data_sets: int = 60, delta: float = 0.1, seed: int = 0) -> None:
     """Check that a `ConfidenceSet` contains the truth except with probability δ, on a small model with simulated data.
 
-    ``anytime`` sets must contain it at several sizes of the same data simultaneously.
+    ``anytime`` sets must contain it at several sizes of the same data simultaneously. At least 60 data sets are drawn:
+    fewer cannot tell a set that ignores δ from one that keeps it. With the same data the set must grow when δ shrinks,
+    it must keep a tenth of δ too, and without data it must contain every parameter of the domain.
     """
     _require(isinstance(kind.name, str) and kind.name, "name is not a string")
     for name in ("anytime", "region_of_intervals"):
         _require(isinstance(getattr(kind, name), bool), f"{name} is not a bool")
     _require(kind.untied in METHODS, f"untied {kind.untied!r} is not one of {tuple(METHODS)}")
+    if data_sets < LEAST_DATA_SETS:
+        raise ModelError(f"data_sets is {data_sets}: give at least {LEAST_DATA_SETS}, fewer do not tell sets apart")
     pmdp, objective, theta = _two_coins()
-    x = np.atleast_2d(pmdp.table.reduction.coordinates(theta))
-    truth = pmdp.table.evaluate(theta)
-    missed = {"region": 0, "intervals": 0}
+    _check_without_data(kind, pmdp, delta, seed)
+    deltas = (delta, delta / 10)
+    missed = {(what, level): 0 for what in ("region", "intervals") for level in deltas}
     for k in range(data_sets):
         simulator = Simulator(pmdp.instantiate(theta), objective.resolve(pmdp).decided, 10, seed + k)
-        counts, failed = Counts(pmdp), {"region": False, "intervals": False}
+        counts, failed = Counts(pmdp), set[tuple[str, float]]()
         for episodes in (20, 100, 400) if kind.anytime else (200,):
             batch = np.zeros(pmdp.num_transitions, dtype=np.int64)
             simulator.run(Policy.uniform(pmdp), episodes, batch)
             counts.add_batch(batch)
-            bounds = _intervals(kind, pmdp, counts, delta)
-            region = kind.region(pmdp, counts, delta, None, bounds if kind.region_of_intervals else None)
-            if k == 0:
-                check_region(region, seed=seed)
-            failed["region"] |= bool(region.is_empty or not region.contains(x)[0])
-            if bounds is not None:
-                beyond = (truth < bounds[0] - TOLERANCE) | (truth > bounds[1] + TOLERANCE)
-                failed["intervals"] |= bool(beyond.any())
-        missed = {what: missed[what] + failed[what] for what in missed}
-    for what, number in missed.items():
-        chance = scipy.stats.binom.sf(number - 1, data_sets, delta)
+            failed |= _missed(kind, pmdp, counts, theta, delta)
+        failed |= _missed(kind, pmdp, counts, theta, deltas[1])
+        if k == 0:
+            check_region(_region(kind, pmdp, counts, delta), seed=seed)
+        missed = {what: number + (what in failed) for what, number in missed.items()}
+    for (what, level), number in missed.items():
+        chance = scipy.stats.binom.sf(number - 1, data_sets, level)
         _require(
-            chance >= FALSE_ALARM, f"{what}: the truth is missed in {number} of {data_sets} data sets at δ = {delta}"
+            chance >= FALSE_ALARM, f"{what}: the truth is missed in {number} of {data_sets} data sets at δ = {level:g}"
         )
+    _check_growth(kind, pmdp, counts, deltas)
+
+
+def _region(kind: ConfidenceSet, pmdp: ParametricMDP, counts: Counts, delta: float) -> Region:
+    bounds = _intervals(kind, pmdp, counts, delta)
+    return kind.region(pmdp, counts, delta, None, bounds if kind.region_of_intervals else None)
+
+
+def _missed(
+    kind: ConfidenceSet, pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, delta: float
+) -> set[tuple[str, float]]:
+    """Which of region and intervals exclude a parameter, with the δ at which they do."""
+    region, bounds = _region(kind, pmdp, counts, delta), _intervals(kind, pmdp, counts, delta)
+    x, truth = np.atleast_2d(pmdp.table.reduction.coordinates(theta)), pmdp.table.evaluate(theta)
+    found = {("region", delta)} if region.is_empty or not region.contains(x)[0] else set()
+    if bounds is not None and ((truth < bounds[0] - TOLERANCE) | (truth > bounds[1] + TOLERANCE)).any():
+        found.add(("intervals", delta))
+    return found
+
+
+def _check_without_data(kind: ConfidenceSet, pmdp: ParametricMDP, delta: float, seed: int) -> None:
+    """Without data a set is not random: whatever it excludes is never covered."""
+    draw, low, high = np.random.default_rng(seed), pmdp.domain.lower, pmdp.domain.upper
+    for theta in (low, high, *draw.uniform(low, high, (8, len(low)))):
+        excluded = sorted(what for what, _ in _missed(kind, pmdp, Counts(pmdp), theta, delta))
+        _require(not excluded, f"{' and '.join(excluded)}: without data θ = {theta.tolist()} is excluded")
+
+
+def _check_growth(kind: ConfidenceSet, pmdp: ParametricMDP, counts: Counts, deltas: tuple[float, float]) -> None:
+    """A smaller δ needs a larger set of the same data."""
+    wide, narrow = (_ends(kind, pmdp, counts, level) for level in (deltas[1], deltas[0]))
+    for what, (low, high) in narrow.items():
+        lower, upper = wide[what]
+        inside = (lower <= low + TOLERANCE).all() and (upper >= high - TOLERANCE).all()
+        _require(inside, f"{what}: the set at δ = {deltas[1]:g} does not contain the one at δ = {deltas[0]:g}")
+        grows = (upper - lower).sum() > (high - low).sum() * (1 + TOLERANCE)
+        _require(grows, f"{what}: the set is the same for δ = {deltas[0]:g} and {deltas[1]:g}: does it use δ?")
+
+
+def _ends(
+    kind: ConfidenceSet, pmdp: ParametricMDP, counts: Counts, delta: float
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The box of the region, and the intervals if there are some."""
+    found = {"region": _region(kind, pmdp, counts, delta).box()}
+    bounds = _intervals(kind, pmdp, counts, delta)
+    return found if bounds is None else found | {"intervals": bounds}
 
 
 def _intervals(

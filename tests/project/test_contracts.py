@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rpl_agent import RPLAgent
+from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Domain, Objective, Sense, build
 from rpl_agent.core.regions import Box, Ellipsoid, Image, Intersection, Polytope, Product, build_region
 from rpl_agent.core.regions.base import EllipsoidData, RegionKernel
@@ -147,7 +148,7 @@ def test_a_broken_relaxation_is_found_out(message):
 # ---------------------------------------------------------------------- confidence sets
 @pytest.mark.parametrize("name", confidence_names())
 def test_our_confidence_sets_keep_the_contract(name):
-    check_confidence_set(confidence_set(name), data_sets=30)
+    check_confidence_set(confidence_set(name))
 
 
 class BrokenSet(IntervalSet):
@@ -155,20 +156,50 @@ class BrokenSet(IntervalSet):
 
     def intervals(self, pmdp, counts, delta):
         lower, upper = super().intervals(pmdp, counts, delta)
+        if not counts.total:
+            return lower, upper
         middle = (lower + upper) / 2
         return middle - 0.1 * (upper - lower), middle + 0.1 * (upper - lower)
 
 
 class Silent(IntervalSet):
     def intervals(self, pmdp, counts, delta):
-        from rpl_agent import ModelError
-
         raise ModelError("none")
 
 
+class FixedWidth(IntervalSet):
+    """The same set whatever δ is; with 20 data sets it passed."""
+
+    def intervals(self, pmdp, counts, delta):
+        return super().intervals(pmdp, counts, 0.05)
+
+
+class Hasty(IntervalSet):
+    """Excludes most parameters before there are data."""
+
+    def intervals(self, pmdp, counts, delta):
+        lower, upper = super().intervals(pmdp, counts, delta)
+        return (lower, upper) if counts.total else (lower + 0.1 * (upper - lower), upper)
+
+
+class Backwards(IntervalSet):
+    """Shrinks with δ."""
+
+    def intervals(self, pmdp, counts, delta):
+        return super().intervals(pmdp, counts, 1e-9 / delta)
+
+
 def test_broken_confidence_sets_are_found_out():
-    with pytest.raises(ContractError, match=r"missed in .* of 30 data sets"):
-        check_confidence_set(BrokenSet("anytime"), data_sets=30)
+    with pytest.raises(ContractError, match=r"missed in .* of 60 data sets"):
+        check_confidence_set(BrokenSet("anytime"))
+    with pytest.raises(ContractError, match="does it use δ"):
+        check_confidence_set(FixedWidth("anytime"))
+    with pytest.raises(ContractError, match="without data"):
+        check_confidence_set(Hasty("anytime"))
+    with pytest.raises(ContractError, match="does not contain the one"):
+        check_confidence_set(Backwards("anytime"))
+    with pytest.raises(ModelError, match="at least 60"):
+        check_confidence_set(FixedWidth("clopper-pearson"), data_sets=20)
     with pytest.raises(ContractError, match="raises ModelError"):
         check_confidence_set(Silent("anytime"))
     wrong = IntervalSet("anytime")
