@@ -356,7 +356,7 @@ def _passed(solution: Solution, step: int) -> int:
 def _in_steps(solution: Solution, values: np.ndarray, upward: bool) -> np.ndarray:
     """The solver's values in the environment's time: a random start is one extra step (see `Task`)."""
     problem, side = solution.problem, 1.0 if upward else -1.0
-    scaled = values * problem.gamma ** problem.pmdp.solver_step(0) + side * problem.task.rounding
+    scaled = problem.task.outward(*[values * problem.gamma ** problem.pmdp.solver_step(0)] * 2)[upward]
     if problem.task.rounding:
         scaled += side * 4.0 * UNIT_ROUNDOFF * np.abs(scaled)
     return scaled

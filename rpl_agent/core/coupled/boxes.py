@@ -161,6 +161,9 @@ class BoxBounds:
         return self.policy is None and side is not Side.own(self.objective.sense)
 
     def _affine(self, side: Side, expansion: ValueExpansion | StepExpansion, cell: Box | Polytope) -> float:
+        task = self.problem.task
+        if task.signed and task.reward_error.amount and (side is Side.UPPER) != self.problem.maximise:
+            return side.value * np.inf  # the rounding of rewards is counted on nature's side only
         bound = find_bound(self.problem, expansion, side, self._every_policy(side))
         if bound is None:
             return side.value * np.inf
@@ -172,7 +175,8 @@ class BoxBounds:
         return self._at(bound, cell)
 
     def _at(self, bound: AffineBound, cell: Box | Polytope) -> float:
-        found = bound.at(cell, self.pmdp.initial_state) + bound.side.value * self.problem.task.rounding
+        value = bound.at(cell, self.pmdp.initial_state)
+        found = float(self.problem.task.outward(value, value)[bound.side is Side.UPPER])
         return min(max(found, 0.0), 1.0) if self.problem.is_reach else found
 
     def interval_bound(self, side: Side, lower: np.ndarray, upper: np.ndarray) -> float:

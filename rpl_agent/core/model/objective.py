@@ -25,7 +25,6 @@ import warnings
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +32,7 @@ import numpy as np
 from rpl_agent.core.errors import ModelError, RPLWarning, listed
 from rpl_agent.core.model.caching import cached_fact
 from rpl_agent.core.model.csr import reached
-from rpl_agent.core.native import read_only
+from rpl_agent.core.model.task import RewardError, Task
 
 if TYPE_CHECKING:
     from rpl_agent.core.model.pmdp import ParametricMDP
@@ -238,10 +237,13 @@ class Objective:
         if not pmdp.rewards[self.reward_name].is_known:
             return self._resolve_unknown(pmdp)
         if self.kind is Kind.INSTANT:
-            final = np.array(pmdp.rewards[self.reward_name].state, dtype=np.float64)
-            return Task(timed, target, avoid, np.zeros(pmdp.num_rows), final)
-        reward = pmdp.row_reward(self.reward_name)
+            given = pmdp.rewards[self.reward_name]
+            final = np.array(given.state, dtype=np.float64)
+            error = RewardError.of(final, given.state_error)
+            return Task(timed, target, avoid, np.zeros(pmdp.num_rows), final, reward_error=error)
+        reward, off = pmdp.row_reward(self.reward_name), pmdp.row_reward_error(self.reward_name)
         reward[target[pmdp.row_state]] = 0.0
+        off[target[pmdp.row_state]] = 0.0
         if not np.isfinite(reward).all():
             row = int(np.flatnonzero(~np.isfinite(reward))[0])
             raise ModelError(f"reward {self.reward_name!r} is not finite at {pmdp.row_name(row)}")
@@ -250,7 +252,14 @@ class Objective:
         if signed and not self.must_reach:  # where nothing more is paid the play is over
             source = pmdp.row_state[pmdp.transition_row]
             avoid = ~(target | reached(pmdp.successor, source, pmdp.row_state[reward != 0.0], pmdp.num_states))
-        task = Task(timed, target, avoid, scaled, rounding=rounding, signed=signed)
+        error = RewardError.of(scaled, self._scaled(pmdp, off, timed.discount)[0])
+        task = Task(timed, target, avoid, scaled, rounding=rounding, signed=signed, reward_error=error)
+        if signed and not math.isfinite(error.share):
+            row = int(np.flatnonzero((reward == 0.0) & (off > 0.0))[0])
+            raise ModelError(
+                f"reward {self.reward_name!r} is a sum that is 0 only after rounding at {pmdp.row_name(row)}; "
+                "write it as one number"
+            )
         if signed and self.must_reach and self.sense is Sense.MAX:
             raise task.without_end(pmdp, "a play that misses the target is worth infinity here, not what it pays")
         return task
@@ -266,6 +275,7 @@ class Objective:
             avoid=low.avoid & high.avoid,
             reward=np.where(high.reward != 0.0, high.reward, low.reward),
             depends_on_parameters=True,
+            reward_error=max(low.reward_error, high.reward_error, key=lambda error: error.amount),
             signed=low.signed or high.signed,
         )
 
@@ -311,46 +321,6 @@ class Objective:
 def tasks(_: ParametricMDP) -> dict[Objective, Task]:
     """Objectives that were resolved against a model."""
     return {}
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """An objective resolved against a model, in solver time.
-
-    Silent states take a step in the solver but none in an environment. So with a random start the horizon is one
-    step longer here, with rewards r(s, a, s') it is doubled and the discount is a square root, and discounted rewards
-    are scaled (see `ParametricMDP.solver_step` and `Objective._scaled`).
-    """
-
-    objective: Objective
-    target: np.ndarray  # (S,) bool
-    avoid: np.ndarray  # (S,) bool, disjoint from target; of a total of both signs: where nothing more is paid
-    reward: np.ndarray  # (R,) float64, 0 on rows of target states
-    final: np.ndarray | None = None  # (S,) value of a state when no step is left, for INSTANT
-    rounding: float = 0.0  # error of values at the start from the scaling of rewards
-    depends_on_parameters: bool = False  # whether ``reward`` is only the most that can be paid
-    signed: bool = False  # whether this is a total of rewards of which some are negative, without discount and horizon
-
-    def paid(self, pmdp: ParametricMDP) -> np.ndarray:
-        """(R,) what an environment pays for each row: the rewards without scaling."""
-        discount = self.objective.discount
-        late = int(pmdp.has_random_start) + pmdp.is_silent[pmdp.row_state]
-        return self.reward if discount == 1.0 or not late.any() else self.reward * discount**late
-
-    @cached_property
-    def decided(self) -> np.ndarray:
-        """(S,) states with known value, where an episode may end."""
-        return read_only(self.target | self.avoid, np.bool_)
-
-    def without_end(self, pmdp: ParametricMDP, reason: str) -> ModelError:
-        """The error of a total of both signs that need not exist."""
-        row, name = int(np.flatnonzero(self.reward < 0)[0]), self.objective.reward_name
-        return ModelError(
-            f"reward {name!r} is negative ({self.reward[row]}) at {pmdp.row_name(row)}: a total of gains and costs "
-            f"needs a certain end, but {reason}. Give a horizon (Objective.total(…, horizon=N); for an agent "
-            "horizon='env', the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 "
-            "(Objective.cost)"
-        )
 
 
 # ---------------------------------------------------------------------- objectives in plain words

@@ -12,8 +12,10 @@ separately in every row, the end that serves it: the true value of a policy lies
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -29,6 +31,18 @@ from rpl_agent.core.model.states import NamedStates, StateIndex, named_states
 from rpl_agent.core.native import UNIT_ROUNDOFF
 
 
+def nearest(values: Iterable[Any]) -> tuple[np.ndarray, np.ndarray | None]:
+    """(the nearest doubles of exact numbers, bounds on the errors made or None if all are exact)."""
+    given = list(values)
+    numbers = np.array([float(value) for value in given])
+    errors = np.zeros(len(given))
+    for i, value in enumerate(given):
+        if not isinstance(value, float) and np.isfinite(numbers[i]):
+            off = abs(Fraction(value) - Fraction(numbers[i]))
+            errors[i] = math.nextafter(float(off), math.inf) if off else 0.0
+    return numbers, errors if errors.any() else None
+
+
 @dataclass(frozen=True, eq=False)
 class Spread:
     """The range of n rewards above their least value."""
@@ -42,6 +56,13 @@ class Spread:
         """(n,) the amount above the least reward at parameters θ."""
         values = np.append(self.table.evaluate(theta), 0.0)  # −1 is the last
         return self.width * values[self.expression]
+
+    def rounding(self, theta: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """(n,) a bound on the error of `at` plus numbers of a given size in all."""
+        degree = self.table.degree + len(self.table.monomials) + 8
+        terms = abs(self.table.coefficients) @ np.abs(self.table.monomial_values(theta))[0]
+        of_share = self.width * np.append(terms, 0.0)[self.expression]
+        return np.where(self.width > 0.0, 2.0 * degree * UNIT_ROUNDOFF * (of_share + size), 0.0)
 
     def between(self, bounds: np.ndarray | None, otherwise: float) -> np.ndarray:
         """(n,) the same for bounds (F,) on Λ; ``otherwise`` where there are none."""
@@ -61,13 +82,15 @@ class Reward:
     """Reward of a state (paid on leaving it, whatever the action) and of a state-action pair.
 
     If a reward depends on the parameters, ``state`` and ``row`` are its least values, and the spreads give
-    the amount above.
+    the amount above. The errors bound how far each number is from the exact one, which need not be a double (1/10).
     """
 
     state: np.ndarray  # (S,)
     row: np.ndarray  # (R,)
     state_spread: Spread | None = None
     row_spread: Spread | None = None
+    state_error: np.ndarray | None = None  # (S,) ≥ 0; None if all numbers are exact
+    row_error: np.ndarray | None = None  # (R,)
 
     @property
     def is_known(self) -> bool:
@@ -76,10 +99,16 @@ class Reward:
     def at(self, theta: np.ndarray) -> Reward:
         """The numbers at parameters θ."""
 
-        def number(least: np.ndarray, spread: Spread | None) -> np.ndarray:
-            return least if spread is None else least + spread.at(theta)
+        def number(least: np.ndarray, spread: Spread | None, error: np.ndarray | None) -> tuple[Any, Any]:
+            if spread is None:
+                return least, error
+            more = spread.at(theta)
+            own = spread.rounding(theta, np.abs(least) + np.abs(more))
+            return least + more, own if error is None else own + error
 
-        return Reward(number(self.state, self.state_spread), number(self.row, self.row_spread))
+        state, state_error = number(self.state, self.state_spread, self.state_error)
+        row, row_error = number(self.row, self.row_spread, self.row_error)
+        return Reward(state, row, state_error=state_error, row_error=row_error)
 
     def end(self, bounds: tuple[np.ndarray, np.ndarray] | None, upward: bool) -> Reward:
         """Upper (upward) or lower bounds on the rewards, for bounds (F,), (F,) on Λ; by default over the domain."""
@@ -91,12 +120,20 @@ class Reward:
             slack = np.where(spread.width > 0.0, 8.0 * UNIT_ROUNDOFF * (np.abs(least) + more), 0.0)
             return least + more + slack if upward else np.maximum(least + more - slack, least)
 
-        return Reward(number(self.state, self.state_spread), number(self.row, self.row_spread))
+        ends = number(self.state, self.state_spread), number(self.row, self.row_spread)
+        return Reward(*ends, state_error=self.state_error, row_error=self.row_error)
 
     def taken(self, states: np.ndarray, rows: np.ndarray) -> Reward:
         """The rewards of some states and rows, in that order."""
         first, second = self.state_spread, self.row_spread
-        return Reward(self.state[states], self.row[rows], first and first.taken(states), second and second.taken(rows))
+        return Reward(
+            self.state[states],
+            self.row[rows],
+            first and first.taken(states),
+            second and second.taken(rows),
+            None if self.state_error is None else self.state_error[states],
+            None if self.row_error is None else self.row_error[rows],
+        )
 
     def unlinked(self) -> Reward:
         """The same for a model with another Λ."""
@@ -203,6 +240,19 @@ class ParametricMDP:
     def transition_row(self) -> np.ndarray:
         """(T,) int32 the row of each transition."""
         return np.repeat(np.arange(self.num_rows, dtype=np.int32), np.diff(self.row_ptr))
+
+    def row_reward_error(self, name: str) -> np.ndarray:
+        """(R,) bounds on the errors of `row_reward`: of its two numbers, and of their sum."""
+        reward, moved = self.rewards[name], np.diff(self.state_ptr)
+        of_state, total = np.repeat(reward.state, moved), self.row_reward(name)
+        with np.errstate(invalid="ignore"):
+            rest = total - of_state  # Knuth's exact error of a sum
+            error = np.abs((of_state - (total - rest)) + (reward.row - rest))
+        if reward.state_error is not None:
+            error = error + np.repeat(reward.state_error, moved)
+        if reward.row_error is not None:
+            error = error + reward.row_error
+        return error * (1.0 + 8.0 * UNIT_ROUNDOFF)
 
     def row_reward(self, name: str) -> np.ndarray:
         """(R,) reward paid when row r is taken, a new array; the least if it depends on parameters."""

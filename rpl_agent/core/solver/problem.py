@@ -81,10 +81,10 @@ class Problem:
         lower, upper = relaxation.bounds()
         task = objective.resolve(pmdp.with_reward_end(objective.reward_name, (lower, upper), maximise))
         require_end(pmdp, task)
+        if task.signed:
+            reward_error += task.reward_error.share
         if reward_error > 0.0:
-            side, share = (np.inf, reward_error) if maximise else (-np.inf, -reward_error)
-            off = np.nextafter(task.reward + np.nextafter(share * np.abs(task.reward), side), side)
-            task = replace(task, reward=np.where(task.reward == 0.0, 0.0, off))
+            task = replace(task, reward=task.reward_end(reward_error, maximise))
         ptr = pmdp.state_ptr
         idle = cached_on(pmdp, "states without actions", lambda _: np.flatnonzero(ptr[1:] == ptr[:-1]))
         if len(idle):

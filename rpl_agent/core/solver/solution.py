@@ -122,8 +122,8 @@ def finish(
     if problem.mirrors is not None:
         problem, lower, upper = problem.mirrors, 0.0 - upper, 0.0 - lower
     start = problem.pmdp.initial_state
-    rounding = problem.task.rounding
-    low, high = float(lower[..., start].flat[-1]) - rounding, float(upper[..., start].flat[-1]) + rounding
+    at_start = (float(values[..., start].flat[-1]) for values in (lower, upper))
+    low, high = map(float, problem.task.outward(*at_start))
     converged = is_converged(low, high, precision)
     if not converged:
         warnings.warn(

@@ -81,7 +81,10 @@ def _answer(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: 
         if query.comparison:  # even a wide bracket may decide
             warnings.simplefilter("ignore", RPLWarning)
         solution = solve(relax(query.pmdp), query.objective, nature, precision=precision)
-    low, high = (v if v.ndim == 1 else v[-1] for v in (solution.lower_values, solution.upper_values))
+        low, high = _values(solution)
+        for upward in (False, True) if _signed_and_rounded(query) else ():  # nature has one end; the bracket needs both
+            moved = _with_reward_end(query, upward)
+            low, high = _joined((low, high), _values(solve(relax(moved), query.objective, nature, precision=precision)))
     low, high = low[query.states] + 0.0, high[query.states] + 0.0  # no minus zero
     if query.comparison and ((low < 1.0) & (high >= 1.0)).any():
         low = np.where(_surely(query, relax, nature, precision)[query.states], 1.0, low)
@@ -93,6 +96,35 @@ def _answer(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: 
         return Answer(query, nature, lower, upper, verdict, solution, problems)
     lower, upper = _combined(query.filter, low, high)
     return Answer(query, nature, lower, upper, None, solution, problems)
+
+
+def _values(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds (S,), (S,) on the values, for the exact rewards."""
+    low, high = (v if v.ndim == 1 else v[-1] for v in (solution.lower_values, solution.upper_values))
+    return solution.problem.task.outward(low, high)
+
+
+def _joined(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    return np.minimum(one[0], other[0]), np.maximum(one[1], other[1])
+
+
+def _signed_and_rounded(query: Query) -> bool:
+    """Whether this is a total of both signs whose rewards are not doubles (see `Task.outward`)."""
+    name = query.objective.reward_name
+    if name is None or not query.pmdp.rewards[name].is_known:
+        return False
+    task = query.objective.resolve(query.pmdp)
+    return task.signed and task.reward_error.amount > 0.0
+
+
+def _with_reward_end(query: Query, upward: bool) -> ParametricMDP:
+    """The model with every reward at one end of what it may be; values are monotone in rewards."""
+    name, pmdp = query.objective.reward_name, query.pmdp
+    assert name is not None
+    side = np.inf if upward else -np.inf
+    reward, error = pmdp.row_reward(name), pmdp.row_reward_error(name)
+    moved = np.where(error > 0.0, np.nextafter(reward + np.copysign(error, side), side), reward)
+    return replace(pmdp, rewards={**pmdp.rewards, name: Reward(np.zeros(pmdp.num_states), moved)})
 
 
 def _surely(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: Nature, precision: float) -> np.ndarray:

@@ -21,9 +21,11 @@ take no step:
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
@@ -34,7 +36,7 @@ from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.model.building.validation import Defect, raise_problems, require_valid
 from rpl_agent.core.model.domain import Domain
 from rpl_agent.core.model.expressions import ExpressionTable
-from rpl_agent.core.model.pmdp import ParametricMDP, Reward
+from rpl_agent.core.model.pmdp import ParametricMDP, Reward, nearest
 from rpl_agent.core.model.polynomial import Number, Polynomial, as_polynomial
 from rpl_agent.core.model.states import START, Paid
 
@@ -286,7 +288,8 @@ class _Payments:
 
     def __init__(self, explorer: _Explorer, rewards: Mapping[str, Callable[..., float]]):
         self._rewards = {name: (function, _takes_successor(function)) for name, function in rewards.items()}
-        self._row: dict[tuple[int, Hashable], list[float]] = {}
+        self._row: dict[tuple[int, Hashable], list[float | Fraction]] = {}
+        self._off = dict.fromkeys(rewards, 0.0)  # the largest rounding error of what a silent state pays
         self._explorer = explorer
         shown = [i for i, s in enumerate(explorer.order) if s is not START and not isinstance(s, Paid)]
         between = {
@@ -316,12 +319,15 @@ class _Payments:
         least = self._row[index, action] = []
         for name, (function, arrival) in self._rewards.items():
             if not arrival:
-                least.append(float(function(state, action)))
+                least.append(_number(function(state, action)))
                 continue
             paid = {s: float(function(state, action, end)) for s, end in ends.items()}
-            least.append(min(paid.values(), default=0.0))
+            smallest = min(paid.values(), default=0.0)
+            least.append(smallest)
             for s, amount in paid.items():
-                extras[s][name] = extras[s].get(name, 0.0) + amount - least[-1]
+                before = extras[s].get(name, 0.0)
+                extras[s][name] = before + amount - smallest
+                self._off[name] = max(self._off[name], _difference((before, amount, -smallest), extras[s][name]))
         amounts = {s: tuple((n, a) for n, a in sorted(extra.items()) if a) for s, extra in extras.items()}
         return {s: Paid(end, amounts[s]) for s, end in ends.items()}
 
@@ -341,17 +347,36 @@ class _Payments:
 
     def arrays(self, pieces: DescribedRows) -> dict[str, Reward]:
         """Rewards of all rows, silent ones included."""
-        order, found = self._explorer.order, []
+        order = self._explorer.order
+        found: list[list[float | Fraction]] = []
         for index, state in enumerate(order):
             for row in range(pieces.state_ptr[index], pieces.state_ptr[index + 1]):
                 if isinstance(state, Paid):
                     found.append([dict(state.extra).get(name, 0.0) for name in self._rewards])
                 else:
                     found.append(self._row.get((index, pieces.key[row]), [0.0] * len(self._rewards)))
-        return {
-            name: Reward(np.zeros(len(order)), np.array([values[k] for values in found], dtype=float))
-            for k, name in enumerate(self._rewards)
-        }
+        rewards = {}
+        for k, name in enumerate(self._rewards):
+            numbers, errors = nearest(values[k] for values in found)
+            if self._off[name]:
+                silent = np.array([isinstance(state, Paid) for state in order])
+                more = np.repeat(np.where(silent, self._off[name], 0.0), np.diff(pieces.state_ptr))
+                errors = more if errors is None else errors + more
+            rewards[name] = Reward(np.zeros(len(order)), numbers, row_error=errors)
+        return rewards
+
+
+def _number(value: Any) -> float | Fraction:
+    """A reward as it was given: fractions are rounded in the end, where the error is noted."""
+    return value if isinstance(value, Fraction) else float(value)
+
+
+def _difference(terms: Sequence[float], rounded: float) -> float:
+    """The error of a rounded sum."""
+    if not math.isfinite(rounded):
+        return 0.0  # refused where it is used
+    off = abs(sum(map(Fraction, terms)) - Fraction(rounded))
+    return math.nextafter(float(off), math.inf) if off else 0.0
 
 
 def _takes_successor(function: Callable[..., float]) -> bool:

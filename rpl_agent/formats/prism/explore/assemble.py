@@ -14,8 +14,8 @@ from math import floor
 import numpy as np
 
 from rpl_agent.core.model import Domain, ExpressionTable, ParametricMDP, Polynomial, Reward
-from rpl_agent.core.model.pmdp import Spread
-from rpl_agent.core.model.polynomial import outward
+from rpl_agent.core.model.pmdp import Spread, nearest
+from rpl_agent.core.model.polynomial import Number, outward
 from rpl_agent.formats.prism.explore.code import column_of
 from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph
 from rpl_agent.formats.prism.explore.lower import Machine
@@ -62,10 +62,15 @@ class RewardTable:
         """The numbers of a reward structure at values of the program's parameters."""
         pool = Pool()
         ids = np.concatenate(self.polynomials(items, pool))
-        point = dict(zip(self.program.parameters, np.asarray(theta, dtype=float).tolist(), strict=True))
-        table, ids = pool.table(list(point), ids)
-        values = table.evaluate(np.array(list(point.values())))[ids]
-        return Reward(values[: self.states], values[self.states :])
+        point: dict[str, Number] = dict(
+            zip(self.program.parameters, np.asarray(theta, dtype=float).tolist(), strict=True)
+        )
+        distinct, of = np.unique(ids, return_inverse=True)
+        numbers, errors = nearest(pool[i].evaluate(point) for i in distinct)
+        states, rows = of[: self.states], of[self.states :]
+        if errors is None:
+            return Reward(numbers[states], numbers[rows])
+        return Reward(numbers[states], numbers[rows], state_error=errors[states], row_error=errors[rows])
 
 
 class UnknownNumbers:
@@ -76,9 +81,10 @@ class UnknownNumbers:
         polynomials, box = [pool[i] for i in distinct], exact_box(domain)
         scales = [_scale(p, box, learned) for p in polynomials]
         try:
-            self._least, self._width = (np.array([float(scale[k]) for scale in scales]) for k in (0, 1))
+            (self._least, off), (self._width, more) = (nearest(scale[k] for scale in scales) for k in (0, 1))
         except OverflowError:
             raise PrismError("a reward is too large for a floating-point number") from None
+        self._error = off if more is None else more if off is None else off + more
         self._shares = [
             (p - least) * (1 / width) if width else Polynomial({}) for p, (least, width) in zip(polynomials, scales)
         ]
@@ -88,13 +94,14 @@ class UnknownNumbers:
         if self._is_linked.any():
             self.linked_ids = pool.intern([p for p, is_one in zip(self._shares, self._is_linked) if is_one])
 
-    def parts(self, linked: np.ndarray) -> tuple[np.ndarray, Spread | None]:
-        """(least (n,), spread), given the expressions of `linked_ids` in the model's table."""
+    def parts(self, linked: np.ndarray) -> tuple[np.ndarray, Spread | None, np.ndarray | None]:
+        """(least (n,), spread, errors), given the expressions of `linked_ids` in the model's table."""
         ids = np.full(len(self._shares), -1, dtype=np.int32)
         ids[self._is_linked] = linked
         own = np.where(self._width > 0.0, np.arange(len(self._shares)), -1).astype(np.int32)
         spread = Spread(self._table, own[self._of], ids[self._of], self._width[self._of])
-        return self._least[self._of], spread if (self._width > 0.0).any() else None
+        error = None if self._error is None else self._error[self._of]
+        return self._least[self._of], spread if (self._width > 0.0).any() else None, error
 
 
 def _scale(polynomial: Polynomial, box: Box, learned: frozenset[str]) -> tuple[Fraction, Fraction]:
@@ -137,8 +144,9 @@ def with_unknown_rewards(
     pieces = iter(np.split(expression, ends)[1:])
     found: dict[str, Reward] = {}
     for key, (state, row) in numbers.items():
-        (state_least, state_spread), (row_least, row_spread) = state.parts(next(pieces)), row.parts(next(pieces))
-        found[key] = Reward(state_least, row_least, state_spread, row_spread)
+        state_least, state_spread, state_error = state.parts(next(pieces))
+        row_least, row_spread, row_error = row.parts(next(pieces))
+        found[key] = Reward(state_least, row_least, state_spread, row_spread, state_error, row_error)
     return table, expression[: len(ids)], found
 
 
