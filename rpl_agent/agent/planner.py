@@ -14,7 +14,6 @@ fraction, so that updates are logarithmic in the data, whatever the number of pa
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.core.coupled.attribution import fisher_information, slopes
 from rpl_agent.core.errors import PrecisionWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.evidence.ledger import Ledger
+from rpl_agent.core.evidence.ledger import Ledger, refuting_log_e_value
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.schema import Positive, Whole
@@ -132,7 +131,7 @@ class Planner(Memory):
 
     def refute(self, kind: str, number: int = -1) -> None:
         """Treat the model as refuted from now on, for a reason that is not an alternative (see `Doubt`)."""
-        refuted = -math.log(Ledger.of(self.config.delta).refutation)
+        refuted = refuting_log_e_value(Ledger.of(self.config.delta).take("refutation"))
         self.evidence = strongest(self.evidence, Doubt(max(refuted, self.evidence.log_e_value), kind, number))
 
     def _uncertainty(

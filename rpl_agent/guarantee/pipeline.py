@@ -48,7 +48,7 @@ from rpl_agent.core.errors import (
 )
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import untied_intervals
-from rpl_agent.core.evidence.ledger import LEAST_DELTA, Ledger, check_delta
+from rpl_agent.core.evidence.ledger import LEAST_DELTA, Ledger, check_delta, refuting_log_e_value
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, cached_on
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.regions.base import Region
@@ -165,11 +165,11 @@ def uncertainty_from(
         estimate = point_estimate(pmdp, counts, start)
     with timed(timings, "e-value"):
         found = strongest(evidence, doubt(pmdp, counts, estimate))
-    refuted = bool(found.log_e_value >= math.log(1.0 / ledger.refutation))
+    refuted = bool(found.log_e_value >= refuting_log_e_value(ledger.take("refutation")))
     # a row-by-row relaxation loses the coupling of rows: only coupled bounds are worth a bet
     bet_on = objective if config.relaxation == "coupled" and config.bets else None
     basis = basis_of(pmdp, counts, bet_on) if config.confidence == "likelihood" else ""
-    data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, bet_on, timings)
+    data = ConfidenceData(pmdp, counts, kind, ledger.take("main"), estimate, bet_on, timings)
     relaxation = None if refuted else RELAXERS[config.relaxation](data)
     empty, fallback = relaxation is None and not refuted, None
     if relaxation is None:
@@ -181,7 +181,7 @@ def uncertainty_from(
         warnings.warn(fallback, category, stacklevel=3)
         with timed(timings, "intervals"):
             known = Counts(pmdp) if changed else counts
-            relaxation = untied(pmdp, *untied_intervals(pmdp, known, kind.untied, ledger.fallback))
+            relaxation = untied(pmdp, *untied_intervals(pmdp, known, kind.untied, ledger.take("fallback")))
     return Uncertainty(relaxation, data.known_region, estimate, found, refuted, empty, fallback, basis, timings)
 
 
@@ -314,7 +314,9 @@ def certify_uncertainty(
     """
     warm = warm if warm is not None else Solutions()
     timings = dict(uncertainty.timings)
-    share = reward_error if objective.resolve(pmdp).signed else 0.0  # which the solver counts, see `Problem.of`
+    task = objective.resolve(pmdp)
+    share = reward_error if task.signed else 0.0  # which the solver counts, see `Problem.of`
+    is_signed_share = task.signed and reward_error + task.reward_error.amount > 0.0  # which coupled bounds cannot count
     robust, optimistic = _checked_solutions(
         uncertainty.relaxation, objective, policy, config.precision, warm, timings, share
     )
@@ -325,7 +327,7 @@ def certify_uncertainty(
     name = objective.reward_name  # rewards that depend on the parameters have two ends, one for each side
     is_known = name is None or pmdp.rewards[name].is_known
     one_region = config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None
-    if one_region and is_known and not share:
+    if one_region and is_known and not is_signed_share:
         with timed(timings, "coupled"):
             known = (lower, upper)
             lower, upper, chosen, gradient = _better_bounds(uncertainty, objective, config, policy, known, chosen)
@@ -459,8 +461,7 @@ def _better_bounds(
     if found is None:
         return lower, upper, chosen, None
     gradient = own_gradient(relaxation.pmdp, region, uncertainty.estimate, found.gradient)
-    rounding = objective.resolve(relaxation.pmdp).rounding  # in `lower` and `upper` already
-    one, other = found.lower - rounding, found.upper + rounding
+    one, other = objective.resolve(relaxation.pmdp).outward(found.lower, found.upper)  # as `lower` and `upper` are
     better = one > lower if objective.sense is Sense.MAX else other < upper
     low, high = max(lower, one), min(upper, other)
     if low > high:  # possible only if the region has missed the truth, or by rounding of equal bounds

@@ -353,3 +353,14 @@ def test_nothing_is_bet_where_the_value_does_not_depend_on_the_parameters():
         counts = uniform_counts(model, Objective.reach("never"), np.array([0.5]), 200, 20, 1)
         region = likelihood_region(model, counts, 0.1, objective=Objective.reach("never"))
     assert region.contains(np.array([[0.5]])).all()
+
+
+def test_the_error_of_coefficients_grows_with_every_mark():
+    """Amounts below half a unit of the sum vanish one by one: 1,000 of them are far more than the last one's error."""
+    wealth, exact = bets.Wealth(np.zeros(1)), Fraction(0)
+    for payoff in [0.5, *[0.45 * 2.0**-53] * 1000]:
+        wealth = wealth.after(np.array([payoff]), np.array([0]), np.array([1]))
+        exact += Fraction(payoff)
+    off = abs(Fraction(float(wealth.coefficients[0])) - exact)
+    assert off > 100 * Fraction(2) ** -53
+    assert off <= Fraction(wealth.error)

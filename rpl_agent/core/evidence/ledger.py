@@ -15,7 +15,8 @@ over an interval set's events is the second and last kind of division, `per_even
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -48,23 +49,40 @@ OF_A_TABLE = MainShares(0.0, 0.5, 0.499)
 LEAST_DELTA = 1e-100
 
 
-@dataclass(frozen=True)
 class Ledger:
-    """Shares of one δ, each the error probability of one statement; checked to sum to at most δ, exactly."""
+    """Shares of one δ, each the error probability of one statement; checked to sum to at most δ, exactly.
 
-    delta: float
-    main: float
-    fallback: float
-    refutation: float
+    A share can be taken once: two statements that both spend the same share would fail twice as often.
+
+    >>> ledger = Ledger.of(0.1)
+    >>> ledger.take("main")
+    0.095
+    >>> ledger.take("main")
+    Traceback (most recent call last):
+    rpl_agent.core.errors.DataError: the share 'main' of delta is spent: each statement needs a share of its own
+    """
+
+    def __init__(self, delta: float, shares: Mapping[str, float]) -> None:
+        _check(tuple(shares.values()), delta)
+        self._left = dict(shares)
 
     @classmethod
     def of(cls, delta: float) -> Ledger:
         """Divide δ by the shares above."""
         check_delta(delta, LEAST_DELTA)
-        return cls(delta, delta * MAIN_SHARE, delta * FALLBACK_SHARE, delta * REFUTATION_SHARE)
+        shares = {"main": MAIN_SHARE, "fallback": FALLBACK_SHARE, "refutation": REFUTATION_SHARE}
+        return cls(delta, {name: delta * share for name, share in shares.items()})
 
-    def __post_init__(self) -> None:
-        _check((self.main, self.fallback, self.refutation), self.delta)
+    def take(self, name: str) -> float:
+        """The error probability of a statement: "main", "fallback" or "refutation"."""
+        if name not in self._left:
+            raise DataError(f"the share {name!r} of delta is spent: each statement needs a share of its own")
+        return self._left.pop(name)
+
+
+def refuting_log_e_value(share: float) -> float:
+    """The logarithm of the least e-value that refutes a model, for the share of refutation."""
+    return -math.log(share)
 
 
 def split_main(main: float, shares: MainShares) -> MainShares:

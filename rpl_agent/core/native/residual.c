@@ -89,7 +89,8 @@ INLINE bool bent_in(const row_chances *chances, int64_t row)
 /* |x| from the sum of its squares and that of its sizes, up to (r + 4) units: below, squares underflow. */
 INLINE double length(double square, double sizes) { return square >= SAFE_SQUARES ? sqrt(square) : sizes; }
 
-/* An upper bound of y'My, at least 0, of the two transitions from t on, rounding included. */
+/* An upper bound of y'My, at least 0, of the two transitions from t on, up to (2 r + 10) units of |b| |d|: the caller's
+ * rounding covers those, because |d| <= the turns of both transitions, so |b| |d| <= its `size` and rest * turn. */
 INLINE double pair_curve(const int64_t r, int64_t t, const row_chances *chances, double scale, const double *g,
                          const double *next_g)
 {
@@ -109,7 +110,7 @@ INLINE double pair_curve(const int64_t r, int64_t t, const row_chances *chances,
     double lengths = length(bb, b_sizes) * length(dd, d_sizes);
     double twice = scale * dot + fabs(scale) * lengths;
     double curve = !(twice <= 0.0) ? 0.5 * twice : 0.0;
-    return curve + fabs(scale) * ((4.0 * r + 16.0) * UNIT_ROUNDOFF * lengths + rest * turn) * (1.0 + 1e-9);
+    return curve + fabs(scale) * rest * turn * (1.0 + 1e-9);
 }
 
 /* A number >= sign (T U - U) of a group for all y, with U(s, y) = u + g.y, or `least`, where that is enough; inf where

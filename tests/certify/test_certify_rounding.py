@@ -1,0 +1,55 @@
+"""Errors that only the last digits of a certificate show: of scaled rewards, of rewards that deviate."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from rpl_agent import Objective, build
+from rpl_agent.core.coupled.bounds import CoupledBounds
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Sense
+from rpl_agent.guarantee import pipeline
+from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
+
+
+@pytest.mark.parametrize("sense", Sense)
+def test_coupled_bounds_pay_for_the_rounding_of_rewards(monkeypatch, sense):
+    """With a random start discounted rewards are scaled, and rounded: coupled bounds are of the rounded ones."""
+    states = {"a": {"go": {"a": "p", "b": "1-p"}}, "b": {"go": {"a": "1-p", "b": "p"}}}
+    start = {"a": "p", "b": "1-p"}
+    pmdp = build(start, states.get, domain=["p"], rewards={"r": lambda s, a: 0.7 if s == "a" else 0.2})
+    objective = dataclasses.replace(Objective.discounted("r", 0.9), sense=sense)
+    rounding = objective.resolve(pmdp).rounding
+    assert rounding > 0.0
+    counts = Counts(pmdp)
+    proposed = {}
+
+    def tight(relaxation, region, objective, policy, chosen, known, pieces):
+        middle = (known[0] + known[1]) / 2
+        proposed.update(lower=middle - 0.1, upper=middle + 0.1)
+        return CoupledBounds(**proposed, policy=chosen, gradient=np.zeros(1))
+
+    monkeypatch.setattr(pipeline, "coupled_bounds", tight)
+    found = pipeline.certify(pmdp, counts, objective)
+    assert found.lower <= proposed["lower"] - rounding
+    assert found.upper >= proposed["upper"] + rounding
+    assert found.gap < 0.21  # so both bounds are those proposed
+
+
+@pytest.mark.parametrize("sense", Sense)
+@pytest.mark.parametrize("error", [0.01, 1e-6])
+def test_gains_and_costs_that_cancel_still_deviate(sense, error):
+    """Their total is 0, so a share of the total would be nothing; each may be off by its own share."""
+    states = {0: {"go": {1: 1}}, 1: {"go": {2: 1}}, 2: {"stay": {2: 1}}}
+    pays = {0: 1.0, 1: -1.0, 2: 0.0}
+    pmdp = build(0, states.get, domain=["p"], labels={"end": lambda s: s == 2}, rewards={"r": lambda s, a: pays[s]})
+    counts, config = Counts(pmdp), Config()
+    objective = Objective.total("r", target="end", sense=sense)
+    assert objective.resolve(pmdp).signed
+    uncertainty = uncertainty_from(pmdp, counts, config, objective)
+    found = certify_uncertainty(pmdp, counts, uncertainty, objective, config, reward_error=error)
+    assert found.lower <= -2.0 * error <= 2.0 * error <= found.upper
+    assert found.gap <= 4.0 * error * (1.0 + 1e-6)
