@@ -17,10 +17,13 @@ from pathlib import Path
 from rpl_agent.core.native.build import compiler
 
 ROOT = Path(__file__).resolve().parents[1]
-FLAGS = "-g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
+FLAGS = "-UNDEBUG -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
 #: What is wrong on purpose, and what must be said of it.
 ALARMS = {
-    "heap-buffer-overflow": "core.next_double(numpy.zeros(3, dtype='u8'))",
+    "heap-buffer-overflow": (  # lengths are right, but an index in an array is not
+        "rows = core.RowArrays(count=1, row_ptr=numpy.array([0, 1]), successor=numpy.zeros(1, dtype='i4'),"
+        " expression=numpy.array([9], dtype='i4')); core.sum_rows(rows, numpy.zeros(3), numpy.zeros(1))"
+    ),
     "division by zero": (
         "code = numpy.array([core.OP_CONSTANT, 1, 0, 0, core.OP_CONSTANT, 0, 0, 0, core.OP_MOD, 0, 1, 0]);"
         "core.run_code_columns(1, 0, code, 3, code, 1, code, numpy.zeros(3, dtype='i8'), numpy.zeros(1, dtype='i8'))"

@@ -14,7 +14,10 @@ import pytest
 
 from rpl_agent.core.native import build
 
-HEADER = "#include <stdint.h>\n#define UNIT_ROUNDOFF 0x1p-53\n/* Twice x. */\nint64_t twice(int64_t x);\n"
+HEADER = (
+    "#include <stdint.h>\n#pragma GCC visibility push(default)\n#define UNIT_ROUNDOFF 0x1p-53\n"
+    "/* Twice x. */\nint64_t twice(int64_t x);\n"
+)
 SOURCE = '#include "core.h"\nint64_t twice(int64_t x)\n{\n    return 2 * x;\n}\n'
 PROGRAM = "from rpl_agent.core.native import core; print(core.twice(21))"
 

@@ -52,7 +52,7 @@ def built(folder: Path, *options: str) -> list[list[float]]:
     """The same from a build with more options, in a process of its own: fast math turns off small numbers in it."""
     target = folder / "other.so"
     command = build.compiler() or pytest.skip("no compiler")
-    subprocess.run([*command, *build.FLAGS, *options, "-o", target, build.HERE / "rounding.c"], check=True)
+    subprocess.run([*command, *build.FLAGS, "-shared", *options, "-o", target, build.HERE / "rounding.c"], check=True)
     program = "import sys; from tests.core.test_core_rounding import found_by; print(found_by(sys.argv[1]))"
     made = subprocess.run([sys.executable, "-c", program, target], check=True, capture_output=True, text=True, cwd=ROOT)
     return json.loads(made.stdout)

@@ -12,10 +12,11 @@ import pytest
 
 from rpl_agent import Domain, ModelError, Objective, Sense, build, solve_region
 from rpl_agent.cli import main
+from rpl_agent.core.coupled import boxes
 from rpl_agent.core.coupled.affine import AffineProof, BoxFrame, Side, cube_sizes
 from rpl_agent.core.coupled.bounds import find_bound, worst_of_pieces
 from rpl_agent.core.coupled.boxes import BoxBounds
-from rpl_agent.core.coupled.expansion import expand
+from rpl_agent.core.coupled.expansion import expand, expansion_of
 from rpl_agent.core.coupled.region import EVERYWHERE, NOT_DECIDED, NOWHERE, SOMEWHERE, partition
 from rpl_agent.core.errors import PrecisionWarning
 from rpl_agent.core.model import cached_on
@@ -400,3 +401,23 @@ def test_a_chain_keeps_the_order_of_its_first_factorisation():
         assert bounds.value(theta) == pytest.approx(exact, rel=1e-11)
         (chain,) = cached_on(query.pmdp, "chains", lambda _: {}).values()
         assert chain.is_ordered == (k > 0)
+
+
+def test_a_time_limit_is_looked_at_inside_a_box(monkeypatch):
+    """Every expansion takes ten seconds of a clock of our own: a limit of 15 leaves one box and one point a side."""
+    clock, seconds = [0.0], 10.0
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+
+    def slow(*arguments):
+        clock[0] += seconds
+        return expansion_of(*arguments)
+
+    monkeypatch.setattr(boxes, "expansion_of", slow)
+    rows = {0: {"a": {1: "p*q", 2: "1-p*q"}, "b": {1: "p*p", 2: "1-p*p"}}, 1: {"end": {1: 1}}, 2: {"end": {2: 1}}}
+    pmdp = build(0, rows.get, domain={"p": (0.1, 0.9), "q": (0.1, 0.9)}, labels={"won": lambda s: s == 1})
+    with pytest.warns(PrecisionWarning):
+        found = solve_region(pmdp, Objective.reach("won"), precision=1e-6, time_limit=15.0)
+    assert clock[0] <= 15.0 + 4 * seconds
+    assert not found.converged
+    assert found.lower <= 0.01 <= 0.81 <= found.upper  # sound, and the policy's guarantee too
+    assert found.guarantee <= 0.01

@@ -18,7 +18,9 @@ from rpl_agent.core.model.objective import Unreached
 from rpl_agent.core.schema import jsonable, read
 from rpl_agent.core.solver import solve
 from rpl_agent.formats import prism
+from rpl_agent.formats.prism.answers import answer
 from rpl_agent.formats.prism.explore import explorer
+from rpl_agent.formats.prism.language.grammar import PrismError
 
 WALK = """mdp
 module m
@@ -427,3 +429,25 @@ def test_bad_files_end_the_command_in_one_error(tmp_path, capsys):
     assert "more than 3 states" in json.loads(capsys.readouterr().out)["error"]
     assert main(["solve", "--model", str(walk), "--property", "multi(Pmax=? [ F x=1 ])", "--json"]) == 2
     assert "multi-objective" in json.loads(capsys.readouterr().out)["error"]
+
+
+@pytest.mark.parametrize(
+    ("text", "domain"), [("[0.86,0.94]", ""), ("[p-0.04,p+0.04]", "const double p; // range p 0.9 0.9\n")]
+)
+def test_intervals_that_merge_at_a_wall_are_cut_at_one(text, domain):
+    """Two ways to the same successor: their upper bounds sum to 1.01, which says no more than 1."""
+    model = prism.loads(
+        f"mdp\n{domain}module m\n  x : [0..2];\n  [a] x=0 -> {text}:(x'=max(0,x-1)) + [0.03,0.07]:(x'=0)"
+        " + [0.03,0.07]:(x'=1);\n  [b] x=1 -> (x'=2);\n  [e] x=2 -> true;\nendmodule\n"
+    )
+    theta = None if not domain else np.array([0.9])
+    bounds = model.bounds.at(theta)
+    assert max(bounds[1]) == 1.0
+    [worst, best] = answer(model, "Pmax=? [F<=2 x=2]", theta)
+    assert worst.lower == pytest.approx(0.03) and best.upper == pytest.approx(0.07)
+    assert not worst.problems and not best.problems
+
+
+def test_a_single_interval_beyond_one_is_refused():
+    with pytest.raises(PrismError, match=r"bounds leave \[0, 1\]"):
+        prism.loads("mdp\nmodule m\n  x : [0..1];\n  [a] x=0 -> [0.9,1.2]:(x'=1) + [0,0.1]:(x'=0);\nendmodule\n")

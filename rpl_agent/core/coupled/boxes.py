@@ -6,6 +6,8 @@ fast; the error of the interval MDP is of first order, but it exists for every b
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,6 +66,11 @@ class BoxBounds:
             policy = Policy.deterministic(np.array(pmdp.state_ptr[:-1]))
         self.policy = policy
         self.boxes = 0
+        self.deadline = math.inf  # of `time.perf_counter`: after it only what a result needs is computed
+
+    @property
+    def is_late(self) -> bool:
+        return time.perf_counter() > self.deadline
 
     # ------------------------------------------------------------------ the whole region
     @cached_property
@@ -95,9 +102,9 @@ class BoxBounds:
             return self.policy
         return self.robust.policy if self.objective.horizon is None else Policy.uniform(self.pmdp)  # needs no search
 
-    def root(self, side: Side) -> BoxPiece:
+    def root(self, side: Side, has_point: bool = False) -> BoxPiece:
         """The whole region; without an affine bound its bound is infinite."""
-        piece = self.piece(side, self.region.lower, self.region.upper, eager=False)
+        piece = self.piece(side, self.region.lower, self.region.upper, eager=False, has_point=has_point)
         if piece is None:
             raise ModelError("the region is empty: its constraints leave no parameters")
         return piece
@@ -112,31 +119,35 @@ class BoxBounds:
         eager: bool = True,
         best: float | None = None,
         allowed: float = 0.0,
+        has_point: bool = True,
     ) -> BoxPiece | None:
         """The box with its bound, no worse than that of its parent; None if it is proved to be outside the region.
 
         A box without an affine bound may keep its parent's, unless ``eager``, because it will be halved. A box within
         what is allowed beyond the best value so far will hardly be: its axis is its longest; below that value, no
-        point of it is better.
+        point of it is better. After the deadline it keeps its parent's bound, and no point is looked for if one is
+        known (``has_point``).
         """
         cell = self._cell(lower, upper)
         if cell is None:
             return None
         self.boxes += 1
+        if parent is not None and self.is_late:
+            return BoxPiece(lower, upper, parent.bound, -1, None, np.nan, None, parent.failed)
         frame = BoxFrame.around(lower, upper)
-        expansion = self._expansion(frame)
+        expansion = None if self.is_late else self._expansion(frame)
         bound, slope = side.value * np.inf, None
-        if expansion is not None:
+        if expansion is not None and not (parent is not None and self.is_late):
             bound, slope = self._affine(side, expansion, cell), expansion.gradient[..., self.pmdp.initial_state, :]
             slope = slope.reshape(-1, frame.dimension)[-1]  # with all steps to go
         failed, known = 0, side.value * np.inf if parent is None else parent.bound
-        if not np.isfinite(bound):
+        if not np.isfinite(bound) and not self.is_late:
             failed = 1 if parent is None else parent.failed + 1
             if eager or failed > PATIENCE or not isinstance(expansion, ValueExpansion) or self._every_policy(side):
                 bound = self.interval_bound(side, lower, upper)
         bound = side.value * min(side.value * bound, side.value * known)
         beyond = np.inf if best is None else side.value * (bound - best)
-        point = self._point(side, lower, upper, slope) if beyond > 0.0 else None
+        point = self._point(side, lower, upper, slope) if beyond > 0.0 and not (self.is_late and has_point) else None
         value = np.nan if point is None else self.value(point)
         axis = self._axis(lower, upper, expansion if beyond > allowed else None)
         return BoxPiece(lower, upper, bound, axis, point, value, slope, failed)

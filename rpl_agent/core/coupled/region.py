@@ -125,7 +125,7 @@ def solve_region(
     precision : allowed distance of a bound from an attained value, as a share of the range of attained values
     threshold : a number to compare the values with: bounds that do not decide it are sharpened further
     max_boxes : the most boxes to bound on each side. A result that is wider because of it comes with a warning.
-    time_limit : seconds after which no box is split: the bounds so far are the result
+    time_limit : seconds after which only what the result needs is computed: a bound and a point on each side
 
     Raises
     ------
@@ -145,8 +145,8 @@ def solve_region(
         raise ModelError(f"max_boxes {max_boxes} must be at least 1, and time_limit {time_limit} positive")
     chosen = region_in(pmdp, region)
     bounds = BoxBounds(pmdp, objective, chosen)
+    bounds.deadline = began + time_limit
     search = RegionSearch(bounds, precision, max_boxes, None if threshold is None else float(threshold))
-    search.deadline = began + time_limit
     search.run()
     least, most = search.witness(Side.LOWER), search.witness(Side.UPPER)
     own = Side.own(objective.sense)
@@ -209,7 +209,7 @@ class RegionSearch:
         self, bounds: BoxBounds, precision: float, max_boxes: int, threshold: float | None, width: float = 0.0
     ) -> None:
         self.bounds, self.precision, self.max_boxes, self.threshold = bounds, precision, max_boxes, threshold
-        self.converged, self._width, self.deadline = False, width, inf  # a known range of values
+        self.converged, self._width = False, width  # a known range of values
         self._number = count()
         self._heaps: dict[Side, list[tuple[float, int, BoxPiece]]] = {}
         self._best: dict[Side, tuple[float, np.ndarray]] = {}
@@ -218,14 +218,15 @@ class RegionSearch:
     def run(self, sides: tuple[Side, ...] = (Side.LOWER, Side.UPPER)) -> None:
         for side in sides:
             self._heaps[side], self._spent[side] = [], 0
-            self._add(side, self.bounds.root(side))
+        for side in sides:  # a point that is found for one side serves the other
+            self._add(side, self.bounds.root(side, has_point=side in self._best))
         while True:
             open_sides = [side for side in sides if self._gap(side) > self._allowed(side)]
             if not open_sides:
                 self.converged = True
                 return
             open_sides = [s for s in open_sides if self._spent[s] < self.max_boxes and self._heaps[s][0][2].axis >= 0]
-            if not open_sides or time.perf_counter() > self.deadline:
+            if not open_sides or self.bounds.is_late:
                 return
             self._split(max(open_sides, key=self._gap))
 
@@ -298,11 +299,13 @@ def _robust_policy(search: RegionSearch, own: Side) -> tuple[Policy, float, int]
     bounds = search.bounds
     if bounds.policy is not None:
         return bounds.policy, search.result(own), 0
+    if bounds.is_late and bounds.objective.horizon is None and not bounds.robust.check((own is Side.UPPER,)):
+        return bounds.robust.policy, bounds.robust.value, 0  # holds for every parameter: no search for a better one
     found, boxes = list[tuple[float, Policy]](), 0
     for policy in (bounds.solved_at(search.point(own)).policy, bounds.robust.policy):
         fixed = BoxBounds(bounds.pmdp, bounds.objective, bounds.region, policy)
         tried = RegionSearch(fixed, search.precision, search.max_boxes, None, search.width)
-        tried.deadline = search.deadline
+        fixed.deadline = bounds.deadline
         tried.run((own,))
         boxes += fixed.boxes
         found.append((tried.result(own), policy))

@@ -50,7 +50,7 @@ class EventTable:
     def __init__(self, pmdp: ParametricMDP):
         size = pmdp.num_expressions
         last = np.full(size, -1)
-        if core.multiplicities(pmdp.num_rows, pmdp.row_ptr, pmdp.expression, last, np.zeros(0, np.int64), None):
+        if core.multiplicities(pmdp.num_rows, pmdp.row_ptr, pmdp.expression, last, None, None):
             self._group_repeated(pmdp)
         else:  # no row has an expression twice: expressions are the groups, and large models need no other array
             self.expression, self.multiplicity, self.group_of = np.arange(size), np.ones(size, int), pmdp.expression

@@ -2,9 +2,10 @@
 
 `core.h` is the single source of signatures. cffi in ABI mode, because it turns an array into a pointer five times
 faster than ctypes, needs no Python.h, and so serves all versions of Python with one library. A pointer takes a
-C-contiguous array of exactly its type; anything else is a TypeError that names function and parameter, because in C it
-would be memory corruption. `const` arrays may be read-only; only a pointer marked OPTIONAL may be None. The GIL is
-released while a function runs.
+C-contiguous array of exactly its type that is as long as the header says; anything else is a TypeError or ValueError
+that names function and parameter, because in C it would be memory corruption. `const` arrays may be read-only; only a
+pointer marked OPTIONAL or SCRATCH may be None, and scratch memory is then made here. The GIL is released while a
+function runs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import os
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +35,20 @@ DTYPES: dict[str, Any] = {
 _STRUCT = re.compile(r"typedef struct \w*\s*\{(.*?)\}\s*(\w+);", re.DOTALL)
 _FUNCTION = re.compile(r"^(\w+) (\w+)\(([^)]*)\);", re.MULTILINE)
 _CONSTANT = re.compile(r"^#define (\w+) (\S+)(?: +/\*.*)?$", re.MULTILINE)
-_PARAMETER = re.compile(r"^(const )?(\w+) (\*?)(\w+)( OPTIONAL)?$")
+_LENGTH = re.compile(r"/\*\[(.*?)\]\*/", re.DOTALL)
+_PARAMETER = re.compile(r"^(const )?(\w+) (\*?)(\w+)( OPTIONAL| SCRATCH)?( @\d+)?$")
+_SIZE_OF = re.compile(r"#([\w.]+)")
 Convert = Callable[[Any], Any]
+
+
+class Parameter(NamedTuple):
+    """A parameter of a function or a field of a struct."""
+
+    name: str
+    convert: Convert | None = None  # from what Python has to what C takes; None if it is passed by value
+    mark: str = ""  # OPTIONAL or SCRATCH
+    length: str = ""  # of an array, in terms of the others; empty if it is not known
+    dtype: Any = None  # of an array
 
 
 class Struct:
@@ -63,6 +77,15 @@ def _number(text: str) -> float:
     return float(text) if "." in text or "e" in text else int(text)
 
 
+def _python(length: str) -> str:
+    """A length of the header as an expression of Python; C divides whole numbers as // does."""
+    return f"({_SIZE_OF.sub(lambda found: f'{found[1]}.size', length).replace('/', '//')})"
+
+
+def _short(where: str, pointer: Any, needed: int, length: str) -> None:
+    raise ValueError(f"{where} has {len(pointer)} numbers, and needs {needed} = {length}")
+
+
 def _maker_name(struct: str) -> str:
     return struct.title().replace("_", "")
 
@@ -87,29 +110,36 @@ class Core:
         self._ffi = importlib.import_module(f"rpl_agent.core.native.{bindings.stem}").ffi
         self._compiled = self._ffi.dlopen(str(library))
         self._structs: set[str] = set()
-        for name, value in _CONSTANT.findall((HERE / "core.h").read_text()):
+        header = (HERE / "core.h").read_text()
+        for name, value in _CONSTANT.findall(header):
             setattr(self, name, _number(value))
-        text = declarations()
+        self._lengths = [" ".join(length.replace("*/", "").split()) for length in _LENGTH.findall(header)]
+        numbers = count()
+        text = declarations(_LENGTH.sub(lambda _: f"@{next(numbers)}", header))
         for body, name in _STRUCT.findall(text):
-            fields = dict(self._parameter(name, field) for field in body.split(";") if field.strip())
+            fields = [self._parameter(name, field) for field in body.split(";") if field.strip()]
             self._structs.add(name)
             setattr(self, _maker_name(name), self._maker(name, fields))
         for _, name, parameters in _FUNCTION.findall(_STRUCT.sub("", text)):
-            listed = [self._parameter(name, p)[1] for p in parameters.split(",") if p.strip() != "void"]
-            setattr(self, name, self._caller(getattr(self._compiled, name), listed))
+            listed = [self._parameter(name, p) for p in parameters.split(",") if p.strip() != "void"]
+            setattr(self, name, self._caller(name, listed))
 
-    def _parameter(self, where: str, declared: str) -> tuple[str, Convert | None]:
-        """(name, conversion) of a parameter or field; no conversion for what is passed by value."""
+    def _parameter(self, where: str, declared: str) -> Parameter:
+        """A parameter or field as it is declared, `@k` standing for the k-th length of the header."""
         found = _PARAMETER.match(" ".join(declared.split()))
         if found is None:
             raise ValueError(f"core.h: {where}: cannot read {declared.strip()!r}")
-        const, c_type, pointer, name, optional = found.groups()
+        const, c_type, pointer, name, mark, number = found.groups()
         if not pointer:
-            return name, None
-        make = self._struct_pointer if c_type in self._structs else self._array_pointer
-        convert = make(f"{where}: {name}", c_type, const is None)
-        null = self._ffi.NULL
-        return name, (lambda value: null if value is None else convert(value)) if optional else convert
+            return Parameter(name)
+        is_struct = c_type in self._structs
+        if is_struct == (number is not None):
+            raise ValueError(f"core.h: {where}: arrays need a length and structs have none: {declared.strip()!r}")
+        convert = (self._struct_pointer if is_struct else self._array_pointer)(
+            f"{where}: {name}", c_type, const is None
+        )
+        length = "" if is_struct or self._lengths[int(number[2:])] == "*" else self._lengths[int(number[2:])]
+        return Parameter(name, convert, (mark or "").strip(), length, None if is_struct else DTYPES[c_type])
 
     def _struct_pointer(self, where: str, c_type: str, written: bool) -> Convert:
         def convert(value: Any) -> Any:
@@ -133,24 +163,46 @@ class Core:
 
         return convert
 
-    def _maker(self, name: str, fields: dict[str, Convert | None]) -> Callable[..., Struct]:
+    def _maker(self, name: str, fields: list[Parameter]) -> Callable[..., Struct]:
+        names = {field.name for field in fields}
+        converted = self._compile(name, fields, "{" + ", ".join(f"{f.name!r}: p_{f.name}" for f in fields) + "}")
+
         def make(**values: Any) -> Struct:
-            if values.keys() != fields.keys():
-                raise TypeError(f"{name}: fields missing or unknown: {sorted(values.keys() ^ fields.keys())}")
-            held = {f: v if (convert := fields[f]) is None else convert(v) for f, v in values.items()}
-            return Struct(name, self._ffi.new(f"{name} *", held), values)
+            if values.keys() != names:
+                raise TypeError(f"{name}: fields missing or unknown: {sorted(values.keys() ^ names)}")
+            return Struct(name, self._ffi.new(f"{name} *", converted(**values)), values)
 
         return make
 
-    def _caller(self, function: Any, conversions: list[Convert | None]) -> Callable[..., Any]:
-        count = len(conversions)
+    def _caller(self, name: str, parameters: list[Parameter]) -> Callable[..., Any]:
+        passed = ", ".join(f"p_{p.name}" for p in parameters)
+        return self._compile(name, parameters, f"function({passed})", getattr(self._compiled, name))
 
-        def call(*arguments: Any) -> Any:
-            if len(arguments) != count:
-                raise TypeError(f"{function} takes {count} arguments, got {len(arguments)}")
-            return function(*[a if c is None else c(a) for a, c in zip(arguments, conversions)])
+    def _compile(self, name: str, parameters: list[Parameter], result: str, function: Any = None) -> Callable[..., Any]:
+        """A Python function that converts its arguments, checks their lengths and returns `result`.
 
-        return call
+        It is written out for these parameters, because a loop over them takes longer than most checks.
+        """
+        space: dict[str, Any] = {"function": function, "NULL": self._ffi.NULL, "empty": np.empty, "short": _short}
+        lines = [f"def {name}({', '.join(p.name for p in parameters)}):"]
+        for p in parameters:
+            if p.convert is None:
+                lines.append(f"    p_{p.name} = {p.name}")
+                continue
+            space |= {f"c_{p.name}": p.convert, f"t_{p.name}": p.dtype}
+            if p.mark == "SCRATCH":
+                lines.append(f"    if {p.name} is None: {p.name} = empty(max({_python(p.length)}, 1), t_{p.name})")
+            otherwise = f" if {p.name} is not None else NULL" if p.mark == "OPTIONAL" else ""
+            lines.append(f"    p_{p.name} = c_{p.name}({p.name}){otherwise}")
+        for p in parameters:
+            if p.length:
+                given = f"{p.name} is not None and " if p.mark == "OPTIONAL" else ""
+                needed, where = _python(p.length), f"{name}: {p.name}"
+                lines.append(
+                    f"    if {given}len(p_{p.name}) < {needed}: short({where!r}, p_{p.name}, {needed}, {p.length!r})"
+                )
+        exec("\n".join([*lines, f"    return {result}"]), space)
+        return space[name]
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"core.h declares no {name!r}")

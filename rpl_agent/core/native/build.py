@@ -18,13 +18,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+#: Objects of single C files, so that one changed file is compiled alone; those that nobody used for a day are removed.
+OBJECTS = HERE / "objects"
+KEPT_SECONDS = 86_400.0
 #: Every operation is rounded once, on every platform: no fused multiply-add, no reordering. Bounds rely on it. Nobody
 #: reads errno or the processor's exception flags, so that numbers may be selected without branches, several at a time.
 ROUNDED_ONCE = ["-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-trapping-math"]
-FLAGS = ["-std=c99", "-O2", *ROUNDED_ONCE, "-fPIC", "-shared", "-pthread"]
+#: Only what core.h declares is visible outside the library; -UNDEBUG in `RPL_CORE_FLAGS` turns assertions on.
+FLAGS = ["-std=c99", "-O2", *ROUNDED_ONCE, "-fPIC", "-fvisibility=hidden", "-DNDEBUG", "-pthread"]
 #: What a compiler must be able to compile: some machines have one without the system's headers.
 TRIAL = "#include <math.h>\n#include <pthread.h>\ndouble root(double x) { return sqrt(x); }\n"
 
@@ -56,7 +62,8 @@ def compiler() -> list[str] | None:
         trial = Path(folder) / "trial.c"
         trial.write_text(TRIAL)
         for command in (os.environ.get("CC", "").split(), ["cc"], ["gcc"], ["clang"]):
-            if command and shutil.which(command[0]) and _run(command, FLAGS, [trial], folder).returncode == 0:
+            works = command and shutil.which(command[0]) and _run([*command, *FLAGS, "-shared"], [trial], folder)
+            if works and works.returncode == 0:
                 return command
     if importlib.util.find_spec("ziglang"):  # without -mcpu it compiles for this very processor
         return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]
@@ -64,19 +71,56 @@ def compiler() -> list[str] | None:
 
 
 def _run(
-    command: list[str], options: list[str], files: list[Path], folder: str, name: str = "trial.so"
+    command: list[str], files: list[Path], folder: str, name: str = "trial.so"
 ) -> subprocess.CompletedProcess[str]:
-    """Compile files into folder/name; what zig keeps for later, 50 MB, goes with the folder."""
+    """Compile or link files into folder/name; what zig keeps for later, 50 MB, goes with the folder."""
     names, target = [str(path) for path in files], os.path.join(folder, name)
     environment = {"ZIG_GLOBAL_CACHE_DIR": os.path.join(folder, "zig"), **os.environ}
-    return subprocess.run(
-        [*command, *options, "-o", target, *names, "-lm"], capture_output=True, text=True, env=environment
-    )
+    libraries = [] if "-c" in command else ["-lm"]
+    return subprocess.run([*command, "-o", target, *names, *libraries], capture_output=True, text=True, env=environment)
 
 
-def declarations() -> str:
+def _included(path: Path, known: dict[Path, None]) -> dict[Path, None]:
+    """A file and the headers of ours that it includes, directly or not."""
+    if path not in known and path.exists():
+        known[path] = None
+        for name in re.findall(r'^#include "(.+)"$', path.read_text(), re.MULTILINE):
+            _included(path.parent / name, known)
+    return known
+
+
+def _object(source: Path, command: list[str]) -> Path:
+    """Where the object of a C file belongs: its name changes with whatever it is made of."""
+    hashed = hashlib.sha256(" ".join([*command, *flags()]).encode())
+    for path in _included(source, {}):
+        hashed.update(path.name.encode() + b"\0" + path.read_bytes())
+    return OBJECTS / f"{source.stem}-{hashed.hexdigest()[:16]}.o"
+
+
+def _objects(command: list[str], folder: str) -> list[Path]:
+    """The objects of all C files; only those of changed files are compiled, on all processors."""
+    files = {_object(path, command): path for path in sources() if path.suffix == ".c"}
+    OBJECTS.mkdir(exist_ok=True)
+
+    def make(target: Path) -> None:
+        done = _run([*command, *flags(), "-c"], [files[target]], folder, target.name)
+        if done.returncode != 0:
+            raise RuntimeError(f"compiling the core of rpl_agent failed ({' '.join(command)}):\n{done.stderr.strip()}")
+        os.replace(Path(folder) / target.name, target)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(make, [target for target in files if not target.exists()]))
+    for old in {*OBJECTS.glob("*.o")} - set(files):
+        if time.time() - old.stat().st_mtime > KEPT_SECONDS:  # another process may be linking it, or have other flags
+            with contextlib.suppress(OSError):
+                old.unlink()
+    return list(files)
+
+
+def declarations(header: str | None = None) -> str:
     """The header without comments and preprocessor lines."""
-    text = re.sub(r"/\*.*?\*/", "", (HERE / "core.h").read_text(), flags=re.DOTALL)
+    header = (HERE / "core.h").read_text() if header is None else header
+    text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     return re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
 
 
@@ -85,7 +129,7 @@ def _write_bindings(path: Path) -> None:
 
     builder = cffi.FFI()
     builder.set_source(path.stem, None)
-    builder.cdef(re.sub(r"\bOPTIONAL\b", "", declarations()))
+    builder.cdef(re.sub(r"\b(OPTIONAL|SCRATCH)\b", "", declarations()))
     with contextlib.redirect_stdout(None):  # cffi prints what it writes
         builder.emit_python_code(str(path))
 
@@ -98,10 +142,9 @@ def _compile(library: Path, bindings: Path) -> None:
             "set CC, or run `pip install ziglang`, which brings one"
         )
     with tempfile.TemporaryDirectory(dir=HERE) as folder:  # on the same disk, so that the move is atomic
-        files = [path for path in sources() if path.suffix == ".c"]
-        done = _run(command, flags(), files, folder, library.name)
+        done = _run([*command, *flags(), "-shared"], _objects(command, folder), folder, library.name)
         if done.returncode != 0:
-            raise RuntimeError(f"compiling the core of rpl_agent failed ({' '.join(command)}):\n{done.stderr.strip()}")
+            raise RuntimeError(f"linking the core of rpl_agent failed ({' '.join(command)}):\n{done.stderr.strip()}")
         _write_bindings(Path(folder) / bindings.name)
         for made in (bindings, library):
             os.replace(Path(folder) / made.name, made)

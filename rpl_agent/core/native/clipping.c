@@ -230,6 +230,7 @@ int64_t cut_by_rows(const vertex_graph *graph, const vertex_scratch *scratch, co
 void box_graph(const vertex_graph *graph)
 {
     const int64_t n = graph->n, corners = INT64_C(1) << n;
+    assert(n >= 2 && n <= MAX_DIMENSION && corners <= graph->capacity);
     for (int64_t v = 0; v < corners; v++) {
         graph->alive[v] = 1;
         for (int64_t j = 0; j < n; j++) {
@@ -285,6 +286,7 @@ int64_t fill_table(const polytope *data, int64_t count, const int32_t *basis, co
     const int64_t n = data->n, width = n * n + 4 * n;
     double inverse[MAX_DIMENSION * MAX_DIMENSION];
     int64_t singular = 0;
+    assert(n <= MAX_DIMENSION && count <= data->capacity);
     for (int64_t v = 0; v < count; v++) {
         if (!invert_basis(n, data->rows, basis + v * n, inverse)) {
             singular++;

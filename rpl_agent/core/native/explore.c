@@ -3,6 +3,7 @@
  * A round has two parts. Threads expand states, each a range of its own, into a slab of its own: they only read what was
  * known before the round. Then one thread goes through the slabs in the order of the states and numbers new items. So
  * numbers do not depend on how many threads there are, and a state that cannot be expanded leaves no trace. */
+#include <assert.h>
 #include <string.h>
 
 #include "core.h"
@@ -37,6 +38,7 @@ int64_t insert_row(const key_table *t, const int64_t *row)
 {
     int64_t slot = slot_of(t, row);
     if (t->slot[slot] < 0) {
+        assert(*t->count < t->room && 2 * t->room <= t->slots);
         memcpy(t->row + *t->count * t->width, row, (size_t)t->width * sizeof *row);
         t->slot[slot] = (int32_t)(*t->count)++;
     }

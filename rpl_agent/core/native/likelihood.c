@@ -227,7 +227,8 @@ void ray_lengths(const parameter_chart *chart, const likelihood_expansion *at, c
         for (int steps = 0; steps < RAY_STEPS; steps++) {
             for (int64_t c = 0; c < k; c++)
                 moved[c] = z[c] + lengths[i] * rays[c];
-            coordinates(chart, 1, moved, step);
+            zero(r, step);
+            add_coordinates(chart, moved, step);
             for (int64_t c = 0; c < r; c++)
                 step[c] -= at->x[c];
             for (int64_t j = 0; j < windows; j++) {

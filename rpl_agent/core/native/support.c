@@ -325,6 +325,7 @@ static int64_t insert_vertex(const polytope *data, const corner *at)
 bool first_vertex(const polytope *data, const int32_t *basis)
 {
     corner at;
+    assert(data->n <= MAX_DIMENSION);
     memcpy(at.basis, basis, data->n * sizeof *basis);
     return pivot(data, &at, 0, basis[0]) && insert_vertex(data, &at) == 0;
 }
@@ -335,6 +336,7 @@ void grow_table(const polytope *data, int64_t count, const double *directions)
     double y[MAX_DIMENSION];
     corner at;
     int64_t vertex = 0;
+    assert(n <= MAX_DIMENSION);
     for (int64_t i = 0; i < count; i++)
         for (int pivots = 0; pivots < MAX_PIVOTS; pivots++) {
             int64_t leaving = multipliers(n, data->table + vertex * width, directions + i * n, y);

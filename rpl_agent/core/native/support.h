@@ -2,6 +2,7 @@
 #ifndef RPL_SUPPORT_H
 #define RPL_SUPPORT_H
 
+#include <assert.h>
 #include <math.h>
 
 #include "core.h"

@@ -325,9 +325,8 @@ class _Payments:
             smallest = min(paid.values(), default=0.0)
             least.append(smallest)
             for s, amount in paid.items():
-                before = extras[s].get(name, 0.0)
-                extras[s][name] = before + amount - smallest
-                self._off[name] = max(self._off[name], _difference((before, amount, -smallest), extras[s][name]))
+                extras[s][name], off = _sum(extras[s].get(name, 0.0), amount, -smallest)
+                self._off[name] = max(self._off[name], off)
         amounts = {s: tuple((n, a) for n, a in sorted(extra.items()) if a) for s, extra in extras.items()}
         return {s: Paid(end, amounts[s]) for s, end in ends.items()}
 
@@ -359,8 +358,8 @@ class _Payments:
         for k, name in enumerate(self._rewards):
             numbers, errors = nearest(values[k] for values in found)
             if self._off[name]:
-                silent = np.array([isinstance(state, Paid) for state in order])
-                more = np.repeat(np.where(silent, self._off[name], 0.0), np.diff(pieces.state_ptr))
+                silent = np.repeat([isinstance(state, Paid) for state in order], np.diff(pieces.state_ptr))
+                more = np.where(silent & (numbers != 0.0), self._off[name], 0.0)
                 errors = more if errors is None else errors + more
             rewards[name] = Reward(np.zeros(len(order)), numbers, row_error=errors)
         return rewards
@@ -371,12 +370,13 @@ def _number(value: Any) -> float | Fraction:
     return value if isinstance(value, Fraction) else float(value)
 
 
-def _difference(terms: Sequence[float], rounded: float) -> float:
-    """The error of a rounded sum."""
-    if not math.isfinite(rounded):
-        return 0.0  # refused where it is used
-    off = abs(sum(map(Fraction, terms)) - Fraction(rounded))
-    return math.nextafter(float(off), math.inf) if off else 0.0
+def _sum(*terms: float) -> tuple[float, float]:
+    """(the nearest double of a sum, a bound on its error)."""
+    if not all(map(math.isfinite, terms)):
+        return sum(terms), 0.0  # refused where it is used
+    exact = sum(map(Fraction, terms))
+    off = abs(exact - Fraction(float(exact)))
+    return float(exact), math.nextafter(float(off), math.inf) if off else 0.0
 
 
 def _takes_successor(function: Callable[..., float]) -> bool:

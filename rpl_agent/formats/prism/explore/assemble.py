@@ -199,13 +199,15 @@ def assemble(
     place = np.empty(len(rows), dtype=np.int64)
     place[rows] = np.arange(len(rows))
     row_state, row_action, row_combination = row_state[rows], row_action[rows], row_combination[rows]
-    row, successor, ends = _merge(place[row_of_choice[transition_choice]], graph.successor, ends, states, pool)
+    row, successor, ends, merged = _merge(place[row_of_choice[transition_choice]], graph.successor, ends, states, pool)
     row_ptr = np.searchsorted(row, np.arange(len(rows) + 1))
     columns = machine.codec.columns(graph.keys)
     label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
     earned = (choice_state, label_index, machine.actions, row_of_sorted, rows)
     reward_table = RewardTable(program, columns, states, *earned)
-    domain, table, expression, bounds, rewards, later = _tables(program, pool, ends, domain, reward_table)
+    domain, table, expression, bounds, rewards, later = _tables(
+        program, pool, ends, merged, domain, reward_table
+    )
     variables = {
         v.name: column.astype(np.int32) if max(abs(v.low), abs(v.high)) < 2**31 else column
         for v, column in zip(program.variables, columns, strict=True)
@@ -228,7 +230,14 @@ def assemble(
     return Assembled(model, program, row_combination, bounds, later)
 
 
-def _tables(program: Program, pool: Pool, ends: list[np.ndarray], domain: Domain, reward_table: RewardTable) -> tuple:
+def _tables(
+    program: Program,
+    pool: Pool,
+    ends: list[np.ndarray],
+    merged: np.ndarray,
+    domain: Domain,
+    reward_table: RewardTable,
+) -> tuple:
     """Domain, Λ, the transitions' expressions, bounds of an interval model, rewards, and those that need values of
     the parameters."""
     if len(ends) == 2:
@@ -237,7 +246,7 @@ def _tables(program: Program, pool: Pool, ends: list[np.ndarray], domain: Domain
         anywhere = np.zeros(len(program.parameters))
         parametric = {key for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
         rewards = {key: later.pop(key)(anywhere) for key in program.rewards if key not in parametric}
-        table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], program.parameters, domain)
+        table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], merged, program.parameters, domain)
         return domain, table, expression, bounds, rewards, later
     ids = {key: reward_table.polynomials(items, pool) for key, items in program.rewards.items()}
     table, expression, rewards = with_unknown_rewards(pool, program.parameters, domain, ends[0], ids)
@@ -297,18 +306,23 @@ def _distinguish(state: np.ndarray, action: np.ndarray, names: list[str]) -> tup
 
 def _merge(
     row: np.ndarray, successor: np.ndarray, ends: list[np.ndarray], states: int, pool: Pool
-) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """One transition per (row, successor): add the polynomials of equal ones, drop those that cancel to zero."""
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], np.ndarray]:
+    """One transition per (row, successor): add the polynomials of equal ones, drop those that cancel to zero.
+
+    The last result (T,) says which are sums of several.
+    """
     order = np.argsort(row * states + successor, kind="stable")
     row, successor, ends = row[order], successor[order], [ids[order] for ids in ends]
     same = np.concatenate([[False], (np.diff(row) == 0) & (np.diff(successor) == 0)])
+    merged = np.zeros(len(row), dtype=bool)
     if same.any():
         starts = np.flatnonzero(~same)
+        merged = np.append(same[1:], False)[starts]
         row, successor, ends = row[starts], successor[starts], [pool.sums(ids, starts) for ids in ends]
         keep = ends[-1] != 0
         if not keep.all():
-            row, successor, ends = row[keep], successor[keep], [ids[keep] for ids in ends]
-    return row, successor, ends
+            row, successor, ends, merged = row[keep], successor[keep], [ids[keep] for ids in ends], merged[keep]
+    return row, successor, ends, merged
 
 
 def row_position(row: int, row_combination: np.ndarray, graph: Graph, machine: Machine) -> Position | None:

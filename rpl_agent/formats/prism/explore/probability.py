@@ -38,6 +38,7 @@ class IntervalBounds:
     high: ExpressionTable
     low_id: np.ndarray  # (F,)
     high_id: np.ndarray  # (F,)
+    merged: np.ndarray  # (F,) bool: several ways to one successor, whose upper bounds may sum to more than 1
     domain: Domain
     is_learnable = False
 
@@ -52,6 +53,7 @@ class IntervalBounds:
                 raise ModelError(f"θ must be a point of the domain of {listed(self.domain.parameters)}")
             least, most = self.low.bounds_at(point)[0], self.high.bounds_at(point)[1]
         lower, upper = least[self.low_id], most[self.high_id]
+        upper = np.where(self.merged, np.minimum(upper, 1.0), upper)
         return np.where(lower > upper, upper, lower), upper
 
 
@@ -80,13 +82,13 @@ def _outward(found: RangeEnclosure) -> tuple[np.ndarray, np.ndarray]:
 
 
 def skeleton(
-    pool: Pool, low: np.ndarray, high: np.ndarray, parameters: Sequence[str], domain: Domain
+    pool: Pool, low: np.ndarray, high: np.ndarray, merged: np.ndarray, parameters: Sequence[str], domain: Domain
 ) -> tuple[ExpressionTable, Domain, np.ndarray, IntervalBounds]:
     """Table and domain of the skeleton, (T,) expression ids, and the bounds, from pool ids of both ends (T,)."""
-    pairs, expression = np.unique(np.column_stack([low, high]), axis=0, return_inverse=True)
+    pairs, expression = np.unique(np.column_stack([low, high, merged]), axis=0, return_inverse=True)
     low_table, low_id = pool.table(parameters, pairs[:, 0])
     high_table, high_id = pool.table(parameters, pairs[:, 1])
-    bounds = IntervalBounds(low_table, high_table, low_id, high_id, domain)
+    bounds = IntervalBounds(low_table, high_table, low_id, high_id, pairs[:, 2] > 0, domain)
     names = [f"interval{k}" for k in range(len(pairs))]
     numerators = np.hstack([np.zeros((len(pairs), 1), dtype=np.int64), np.eye(len(pairs), dtype=np.int64)])
     exponents = np.vstack([np.zeros((1, len(pairs)), dtype=np.int32), np.eye(len(pairs), dtype=np.int32)])
