@@ -18,15 +18,18 @@ from __future__ import annotations
 import csv
 import json
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Objective, ParametricMDP, Policy
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Policy, Reward, Sense, Unreached
 from rpl_agent.core.regions.lifting import checked_bounds
+from rpl_agent.core.relaxations.interval import Intervals
+from rpl_agent.core.solver import solve
 
 
 def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> dict[str, str]:
@@ -58,6 +61,7 @@ class ExplicitModel:
     def __init__(self, pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray):
         lower, upper = checked_bounds(pmdp, lower, upper, tolerance=0.0)
         self.pmdp = pmdp
+        self._bounds = lower, upper
         self.lower, self.upper = lower[pmdp.expression], upper[pmdp.expression]
         self.is_point = bool((lower == upper).all())
         self.actions = identifiers(pmdp.action_names)
@@ -84,7 +88,18 @@ class ExplicitModel:
             avoid=None if objective.avoid is None else self.labels.get(objective.avoid, objective.avoid),
             reward_name=None if objective.reward_name is None else self.rewards[objective.reward_name],
         )
-        return renamed.describe()
+        return renamed.in_prism(objective.target is not None and self._always_reached(objective.target))
+
+    def _always_reached(self, target: str) -> bool:
+        """Whether no play misses a label: then its cost is finite, even if it costs nothing and missing it infinity."""
+        free = replace(
+            self.pmdp, rewards={"free": Reward(np.zeros(self.pmdp.num_states), np.zeros(self.pmdp.num_rows))}
+        )
+        missed = Objective(Kind.REWARD, Sense.MAX, target, reward_name="free", unreached=Unreached.INFINITE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RPLWarning)
+            found = solve(Intervals(free, *self._bounds), missed, Nature.COOPERATIVE)
+        return bool(np.isfinite(found.upper))
 
     def probability_texts(self) -> list[str]:
         """One text per transition: ``0.5``, or ``[0.4, 0.6]`` in an interval model. Floats are written exactly."""
@@ -173,7 +188,8 @@ def write_uncertain(
     """Write the interval MDP with bounds (F,) per expression; returns the files written.
 
     The objective's target and avoid labels are part of the file like all labels; the property itself is written
-    to a ``.props`` file beside it, with the file's names.
+    to a ``.props`` file beside it, with the file's names. Where PRISM has no property that means the same, there is
+    no such file, and a warning says why.
     """
     path = Path(path)
     writers = {".drn": write_drn, ".umb": write_umb}
@@ -183,7 +199,13 @@ def write_uncertain(
     written = writers[path.suffix](path, model)
     if objective is not None:
         properties = path.with_suffix(".props")
-        properties.write_text(model.property_text(objective) + "\n", encoding="utf-8")
+        try:
+            text = model.property_text(objective)
+        except ModelError as error:
+            warnings.warn(f"{error}: there is no {properties.name}", RPLWarning, stacklevel=2)
+            properties.unlink(missing_ok=True)  # an older one would be taken for this model's
+            return written
+        properties.write_text(text + "\n", encoding="utf-8")
         written.append(properties)
     return written
 

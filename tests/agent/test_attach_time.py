@@ -155,6 +155,10 @@ def test_stable_baselines_vec_envs_are_refused_by_name():
     [
         ("minimise discounted cost, gamma 0.95", 'R{"cost"}min=? [ C ] discount 0.95'),
         ("maximize discounted gain until end, gamma = 0.9", 'R{"gain"}max=? [ F "end" ] discount 0.9'),
+        (
+            "maximise discounted gain until end within 7 steps, gamma 0.9",
+            'R{"gain"}max=? [ F<=7 "end" ] discount 0.9',
+        ),
         ("maximise probability of goal", 'Pmax=? [ F "goal" ]'),
         ("maximise the probability of reaching goal avoiding hole within 9 steps", 'Pmax=? [ !"hole" U<=9 "goal" ]'),
         ("minimise cost until done", 'R{"cost"}min=? [ F "done" ]'),
@@ -168,7 +172,7 @@ def test_objectives_in_plain_words(text, expected):
 
 @pytest.mark.parametrize(
     "text", ["", "win", "minimise discounted cost", "minimise cost until done, gamma 0.9", "maximise cost, gamma x",
-             "minimise cost", "maximise discounted cost within 3 steps, gamma 0.9"],
+             "minimise cost"],
 )  # fmt: skip
 def test_words_that_are_not_understood(text):
     with pytest.raises(ModelError) as error:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import rpl_envs
-from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Policy
+from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.model import Objective, Policy
 from rpl_agent.formats import prism
 from rpl_agent.formats.export import identifiers, write_policy, write_uncertain
 from tests.reference.policies import read_csv
@@ -123,3 +123,17 @@ def test_deterministic_and_finite_horizon_policies(betting, tmp_path):
         {"bet 10": 1.0},
         {"bet 0": 1.0},
     ]
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [Objective.reward("money", target="done", horizon=2), Objective.discounted("money", 0.9)],
+    ids=Objective.describe,
+)
+def test_a_property_that_prism_has_not_is_not_written_as_another(betting, bounds, tmp_path, objective):
+    """The bounded reward read `C<=2` once, which goes on behind the target: Storm answered another question."""
+    (tmp_path / "b.props").write_text("of an earlier model")
+    with pytest.warns(RPLWarning, match=r"PRISM has no .* cannot be exported.*: there is no b\.props"):
+        written = write_uncertain(tmp_path / "b.drn", betting.pmdp, *bounds, objective)
+    assert [path.name for path in written] == ["b.drn"]
+    assert not (tmp_path / "b.props").exists()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Domain, Kind, Nature, Objective, Policy, Sense, build
+from rpl_agent.core.model import Domain, Kind, Nature, Objective, Policy, Sense, Unreached, build
 from rpl_agent.core.schema import jsonable, read
+from rpl_agent.core.solver import solve_at
 from tests.reference.domains import points_of
 
 
@@ -153,3 +157,78 @@ def test_bad_policies_are_named(pmdp):
         Policy.uniform(pmdp).mixed(pmdp)
     with pytest.raises(ModelError, match="outside"):
         Policy.deterministic(pmdp.state_ptr[:-1]).mixed(pmdp, 1.2)
+
+
+def _every_objective() -> list[Objective]:
+    """All combinations of fields that are an objective."""
+    found = []
+    for kind, sense, target, avoid, name, discount, horizon, unreached in product(
+        Kind,
+        Sense,
+        (None, "goal", 'go"al', "other"),
+        (None, "trap"),
+        (None, "money", "cost"),
+        (1.0, 0.9, 0.99),
+        (None, 0, 5, 6),
+        (None, *Unreached),
+    ):
+        try:
+            found.append(Objective(kind, sense, target, avoid, name, discount, horizon, unreached))
+        except ModelError:
+            continue
+    return found
+
+
+def _meaning(objective: Objective) -> Objective:
+    """The same with the value of plays that miss the target spelt out, where it matters."""
+    if objective.kind is Kind.REACH:
+        return replace(objective, reward_name=None)
+    if not objective.is_open_ended or objective.target is None:
+        free = objective.target is None and objective.is_open_ended
+        return replace(objective, unreached=Unreached.ACCUMULATE if free else None)
+    return replace(objective, unreached=Unreached.INFINITE if objective.must_reach else Unreached.ACCUMULATE)
+
+
+def test_two_objectives_with_one_text_mean_the_same():
+    """Kind, direction, labels, reward, discount, horizon, and what a missed target is worth: all of them are in it."""
+    texts: dict[str, set[Objective]] = {}
+    for objective in _every_objective():
+        texts.setdefault(objective.describe(), set()).add(_meaning(objective))
+    assert len(texts) > 250
+    assert {text: meanings for text, meanings in texts.items() if len(meanings) > 1} == {}
+
+
+def test_the_target_of_a_bounded_reward_is_part_of_its_text_and_its_value():
+    rows = {0: {"play": {0: "p", 1: "1-p"}}, 1: {"stay": {1: 1}}}
+    pmdp = build(
+        0, rows.get, domain={"p": (0.1, 0.9)}, labels={"goal": lambda s: s == 1}, rewards={"money": lambda s, a: 1.0}
+    )
+    with_target, without = (Objective.reward("money", target=target, horizon=5) for target in ("goal", None))
+    assert with_target.describe() == 'R{"money"}max=? [ F<=5 "goal" ]'
+    assert without.describe() == 'R{"money"}max=? [ C<=5 ]'
+    values = [solve_at(pmdp, [0.5], objective).middle for objective in (with_target, without)]
+    assert values == pytest.approx([1.9375, 5.0])
+
+
+def test_discounted_rewards_have_a_horizon():
+    rows = {0: {"play": {0: "p", 1: "1-p"}}, 1: {"stay": {1: 1}}}
+    pmdp = build(
+        0, rows.get, domain={"p": (0.1, 0.9)}, labels={"goal": lambda s: s == 1}, rewards={"money": lambda s, a: 1.0}
+    )
+    objective = Objective.discounted("money", 0.9, target="goal", horizon=3)
+    assert Objective.parse("maximise discounted money until goal within 3 steps, gamma 0.9") == objective
+    assert solve_at(pmdp, [0.5], objective).middle == pytest.approx(1 + 0.45 + 0.45**2)
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        (Objective.reward("money", target="goal", horizon=5), "no reward until a target within a number of steps"),
+        (Objective.discounted("money", 0.9), "no discounted rewards"),
+        (Objective.reward("money", target="goal"), "some plays miss it"),
+    ],
+)
+def test_what_prism_cannot_say_is_not_exported(objective, said):
+    with pytest.raises(ModelError, match=said):
+        objective.in_prism()
+    assert Objective.reward("money", target="goal").in_prism(True) == 'R{"money"}max=? [ F "goal" ]'

@@ -128,7 +128,7 @@ class Objective:
         maximise probability of goal avoiding hole within 100 steps
         minimise cost until done
         maximise money within 25 steps
-        maximise discounted gain until end, gamma 0.9
+        maximise discounted gain until end within 50 steps, gamma 0.9
         """
         form, fields = _read_words(text)
         return getattr(cls, form)(**fields | {"sense": Sense(fields["sense"])})
@@ -193,25 +193,58 @@ class Objective:
 
     @classmethod
     def discounted(
-        cls, name: str, discount: float, *, target: str | None = None, sense: Sense = Sense.MAX
+        cls,
+        name: str,
+        discount: float,
+        *,
+        target: str | None = None,
+        sense: Sense = Sense.MAX,
+        horizon: int | None = None,
     ) -> Objective:
-        """The expected sum of discount^t times the reward of step t = 0, 1, …, until ``target`` if one is given."""
-        return cls(Kind.REWARD, sense, target, reward_name=name, discount=discount)
+        """The expected sum of discount^t times the reward of step t = 0, 1, …: until ``target``, and for ``horizon``
+        steps, if given."""
+        return cls(Kind.REWARD, sense, target, reward_name=name, discount=discount, horizon=horizon)
 
     def describe(self) -> str:
-        """The objective in PRISM's notation, with the discount."""
+        """The objective as text: two with the same text mean the same.
+
+        PRISM's notation where it has one; `F<=k "label"` of a reward (until the label, in at most k steps) and
+        `discount` are ours.
+        """
         bound = f"<={self.horizon}" if self.horizon is not None else ""
+        target = None if self.target is None else _quoted(self.target)
         if self.kind is Kind.REACH:
-            path = f'F{bound} "{self.target}"' if self.avoid is None else f'!"{self.avoid}" U{bound} "{self.target}"'
+            path = f"F{bound} {target}" if self.avoid is None else f"!{_quoted(self.avoid)} U{bound} {target}"
             return f"P{self.sense.value}=? [ {path} ]"
         if self.kind is Kind.INSTANT:
             path = f"I={self.horizon}"
-        elif self.horizon is None and self.target:
-            path = f'{"Fc" if self.unreached is Unreached.ACCUMULATE else "F"} "{self.target}"'
-        else:
+        elif target is None:
             path = f"C{bound}"
-        suffix = f" discount {self.discount}" if self.discount < 1 else ""
-        return f'R{{"{self.reward_name}"}}{self.sense.value}=? [ {path} ]{suffix}'
+        else:
+            path = f"{'Fc' if self.is_open_ended and not self.must_reach else 'F'}{bound} {target}"
+        suffix = f" discount {self.discount!r}" if self.discount < 1 else ""
+        return f"R{{{_quoted(self.reward_name or '')}}}{self.sense.value}=? [ {path} ]{suffix}"
+
+    def in_prism(self, is_always_reached: bool = False) -> str:
+        """The property for PRISM and Storm; an error if they have none that means the same.
+
+        is_always_reached : whether no play misses the target, so that the value of such a play does not matter
+        """
+        if self.kind is Kind.REWARD and self.discount < 1.0:
+            raise ModelError(f"PRISM has no discounted rewards: {self.describe()} cannot be exported")
+        if self.kind is Kind.REWARD and self.horizon is not None and self.target is not None:
+            raise ModelError(
+                f"PRISM has no reward until a target within a number of steps: {self.describe()} cannot be exported; "
+                "leave out the target or the horizon"
+            )
+        if self.is_open_ended and self.target is not None and not self.must_reach:
+            if not is_always_reached:
+                raise ModelError(
+                    f"in PRISM a play that misses the target is worth infinity: {self.describe()} cannot be exported, "
+                    "because some plays miss it"
+                )
+            return replace(self, unreached=Unreached.INFINITE).describe()
+        return self.describe()
 
     def resolve(self, pmdp: ParametricMDP) -> Task:
         """The objective as arrays over a model, known from then on; raises errors before any iteration."""
@@ -323,6 +356,11 @@ def tasks(_: ParametricMDP) -> dict[Objective, Task]:
     return {}
 
 
+def _quoted(name: str) -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 # ---------------------------------------------------------------------- objectives in plain words
 _NAME = r"[\"']?(?P<{}>[A-Za-z_]\w*)[\"']?"
 _HORIZON = r"(?:,?\s+(?:within|for|horizon)\s+(?P<horizon>\d+)(?:\s+steps?)?)?"
@@ -340,7 +378,7 @@ _REWARD = re.compile(
 _FORMS = (
     "maximise probability of LABEL [avoiding LABEL] [within N steps]",
     "minimise COST until LABEL [within N steps]",
-    "maximise discounted REWARD [until LABEL], gamma X",
+    "maximise discounted REWARD [until LABEL] [within N steps], gamma X",
 )
 
 
@@ -359,8 +397,6 @@ def _read_words(text: str) -> tuple[str, dict[str, Any]]:
         raise ModelError(f"the objective {text!r}: only a discounted reward has a gamma, and it needs one")
     if not discounted:
         return "reward", fields
-    if fields.pop("horizon") is not None:
-        raise ModelError(f"the objective {text!r}: give either gamma or a number of steps")
     try:
         return "discounted", {**fields, "discount": float(found["gamma"])}
     except ValueError:
