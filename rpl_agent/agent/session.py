@@ -144,7 +144,7 @@ class Session(SessionRecord):
         """Refute the model if the environment repeats the same random draws."""
         repeated = self.experience.watch.look()
         if repeated is not None:
-            self.planner.refute(REPEATED, WAYS.index(repeated))
+            self.planner.refute(REPEATED, WAYS.index("window" if repeated.startswith("last ") else repeated))
 
     def certify(self) -> Certificate:
         """The robust policy and its certificate; for sets that hold at all times, the best of the run so far."""

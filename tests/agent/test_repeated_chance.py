@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.agent import EveryN, RPLAgent
+from rpl_agent.agent.sampling import experience
 from rpl_agent.core.errors import RepeatedChanceWarning
 from tests.agent_worlds import CorridorEnv
 
@@ -40,6 +41,28 @@ class SeedsItself(CorridorEnv):
         return super().reset(seed=7)
 
 
+class Levels(CorridorEnv):
+    """Plays twenty levels in turn: each has random numbers of its own, always the same."""
+
+    def __init__(self, hidden):
+        super().__init__()
+        self._hidden, self._played = hidden, 0
+
+    def reset(self, *, seed=None, options=None):
+        found = super().reset(seed=seed)
+        self._level = np.random.default_rng(1000 + self._played % 20)
+        self._played += 1
+        if not self._hidden:
+            self._np_random = self._level
+        return found
+
+    def step(self, action):
+        kept, self._np_random = self._np_random, self._level
+        found = super().step(action)
+        self._np_random = kept
+        return found
+
+
 def assert_nothing_is_certified(agent, words):
     found = agent.certificate
     assert found.refuted and (found.lower, found.upper) == (0.0, 1.0)
@@ -65,6 +88,29 @@ def test_an_environment_that_seeds_itself():
         assert_nothing_is_certified(agent, words)
         agent.learn(budget=20)  # it stays so
         assert agent.certificate.refuted
+
+
+@pytest.mark.parametrize("hidden, words", [(True, "continue as they did then"), (False, "reseeds its generator")])
+def test_levels_in_turn(hidden, words, sized):
+    """Chance that repeats itself after twenty episodes, in a generator of its own and in Gymnasium's."""
+    for seed in range(sized(2, 8)):
+        with pytest.warns(RepeatedChanceWarning, match="same chance"):
+            agent = RPLAgent(seed=seed, schedule=EveryN(50)).learn(Levels(hidden), budget=250, log_interval=250)
+        assert_nothing_is_certified(agent, words)
+
+
+def test_every_generator_state_is_remembered(monkeypatch):
+    """Of too many states those are kept whose hash says so, so that a long cycle is found too."""
+    monkeypatch.setattr(experience, "REMEMBERED_STATES", 64)
+    watch = experience.ChanceWatch(CorridorEnv().pmdp)
+    for k in range(500):
+        watch.reset(b"before", b"state %d" % k)
+    assert watch.found is None and len(watch._states._seen) <= 64
+    watch.reset(b"state 499", b"state 499")  # a generator that nobody used
+    assert watch.found is None
+    for k in range(500):
+        watch.reset(b"before", b"state %d" % k)
+    assert watch.found == "reset"
 
 
 def test_it_stays_so_after_loading(tmp_path):

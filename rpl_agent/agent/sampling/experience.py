@@ -2,13 +2,15 @@
 
 Every ``step`` is one transition, also a truncated or terminal one; a reset is none.
 
-`ChanceWatch`: sixteen copies with one seed, or an environment that seeds itself in every reset, make data look
-sixteen times as certain as they are. So steps are compared with each other (`evidence.repetition`), and the state of
-Gymnasium's generator after a reset with that after the last one.
+`ChanceWatch`: sixteen copies with one seed, an environment that seeds itself in every reset, or one that plays twenty
+levels in turn make data look many times as certain as they are. So steps are compared with each other
+(`evidence.repetition`), and the state of Gymnasium's generator after a reset with those after all earlier ones.
 """
 
 from __future__ import annotations
 
+import hashlib
+from bisect import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +19,51 @@ import numpy as np
 
 from rpl_agent.agent.schedule import NEVER, Limits
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.evidence.repetition import EpisodeCodes, RepetitionTest
+from rpl_agent.core.evidence.repetition import EpisodeCodes, RepetitionTest, WindowCodes
 from rpl_agent.core.model import ParametricMDP, Policy
 
 #: Steps before the first test for repetitions; then after a quarter more, and before every certificate.
 FIRST_LOOK = 64
+#: Lengths of windows of a copy's last steps to search for earlier in the run: short ones if steps carry much chance.
+WIDTHS = (8, 32, 128)
+#: Generator states to remember; beyond this, only those whose hash is a multiple of 2, 4, … are remembered.
+REMEMBERED_STATES = 1 << 16
+
+
+class _LaneCodes:
+    """Codes of the contexts along the steps of one copy of the environment."""
+
+    def __init__(self) -> None:
+        self._episodes = EpisodeCodes()
+        self._windows = {f"last {w}": WindowCodes(w) for w in WIDTHS}
+
+    def add(self, transitions: np.ndarray, begins: np.ndarray) -> dict[str, np.ndarray]:
+        windows = {kind: codes.add(transitions) for kind, codes in self._windows.items()}
+        return {**self._episodes.add(transitions, begins), **windows}
+
+
+class _GeneratorStates:
+    """States of a generator that were seen before; what is forgotten when there are many depends on the state alone."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._rate = 1
+
+    def add(self, state: bytes) -> bool:
+        """Whether the state was seen before; now it is."""
+        code = int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "little")
+        if code in self._seen:
+            return True
+        if code % self._rate == 0:
+            self._seen.add(code)
+        while len(self._seen) > REMEMBERED_STATES:
+            self._rate *= 2
+            self._seen = {code for code in self._seen if code % self._rate == 0}
+        return False
+
+
+#: Kinds of contexts, see `evidence.repetition`.
+KINDS = ("row", "step", "episode", "tick", *(f"last {w}" for w in WIDTHS))
 
 
 class ChanceWatch:
@@ -32,11 +74,11 @@ class ChanceWatch:
     """
 
     def __init__(self, pmdp: ParametricMDP):
-        self._test = RepetitionTest(pmdp, ("row", "step", "episode", "tick"))
-        self._lanes: dict[int, EpisodeCodes] = {}
+        self._test = RepetitionTest(pmdp, KINDS)
+        self._lanes: dict[int, _LaneCodes] = {}
         self._waiting: list[tuple[int, int, bool, int]] = []
         self._look_at = FIRST_LOOK
-        self._after_reset: Any = None  # the generator's state after the last reset
+        self._states = _GeneratorStates()  # after all resets
         self.found: str | None = None
 
     def add(self, transition: int, lane: int, begins: bool, tick: int) -> None:
@@ -48,23 +90,23 @@ class ChanceWatch:
     def reset(self, before: Any, after: Any) -> None:
         """States of the environment's generator before and after a reset without a seed; None if unknown.
 
-        If it was used in the episode and is back where it was after the last reset, the environment reseeds itself.
+        If it was used since and is back where it was after an earlier reset, the environment reseeds itself.
         """
-        if after is not None and after == self._after_reset and before != after:
+        if after is not None and self._states.add(after) and before != after:
             self.found = "reset"
-        self._after_reset = after
 
     def look(self) -> str | None:
         """Test all steps so far and return `found`."""
         if self._waiting and self.found is None:
             transitions, lanes, begins, ticks = (np.array(column) for column in zip(*self._waiting))
-            codes = {kind: np.zeros(len(ticks), np.uint64) for kind in ("row", "step", "episode")}
+            codes = {kind: np.zeros(len(ticks), np.uint64) for kind in KINDS}
+            codes["tick"] = ticks.astype(np.uint64)
             for lane in np.unique(lanes).tolist():
                 at = np.flatnonzero(lanes == lane)
-                known = self._lanes.setdefault(lane, EpisodeCodes())
+                known = self._lanes.setdefault(lane, _LaneCodes())
                 for kind, found in known.add(transitions[at], begins[at]).items():
                     codes[kind][at] = found
-            self._test.add(transitions, {**codes, "tick": ticks.astype(np.uint64)})
+            self._test.add(transitions, codes)
             alarm = self._test.alarm()
             self.found = None if alarm is None else alarm[0]
             self._look_at = max(FIRST_LOOK, self._test.total // 4)
@@ -105,7 +147,11 @@ class Experience:
 
 @dataclass
 class SampledBatch:
-    """What a source of episodes collected; stays consistent if an error ends the collection."""
+    """What a source of episodes collected; stays consistent if an error ends the collection.
+
+    Episodes stand in the order in which they started. In the order in which they end, those of several environments
+    are no independent draws: short ones come first.
+    """
 
     episodes: int = 0
     steps: int = 0
@@ -116,14 +162,17 @@ class SampledBatch:
     cut: int = 0  # episodes that a time limit ended undecided
     due: bool = False  # a limit was reached
     interrupted: bool = False
+    _numbers: list[int] = field(default_factory=list)  # of the episodes, by start
 
-    def end(self, total: float, length: int, value: float, undecided: bool) -> None:
-        """One episode is over, by itself or by a limit."""
+    def end(self, number: int, total: float, length: int, value: float, undecided: bool) -> None:
+        """The episode that was the ``number``-th to start is over, by itself or by a limit."""
+        place = bisect(self._numbers, number)
+        self._numbers.insert(place, number)
         self.episodes += 1
-        self.returns.append(total)
-        self.lengths.append(length)
-        self.values.append(value)
-        self.undecided.append(undecided)
+        self.returns.insert(place, total)
+        self.lengths.insert(place, length)
+        self.values.insert(place, value)
+        self.undecided.insert(place, undecided)
         self.cut += undecided
 
 

@@ -50,6 +50,7 @@ class Lane:
     """One environment and its episode."""
 
     phase: Phase = Phase.OVER
+    number: int = 0  # of its episode, by start
     state: int = 0
     drawn: int | None = None  # transition of a random start
     length: int = 0
@@ -87,7 +88,7 @@ class EnvSource:
         self._wheres = [partial(self._where, i) for i in range(len(self._lanes))]
         self._begun = False
         self._info: Mapping[str, Any] = {}
-        self._tick = self._resets = 0
+        self._tick = self._resets = self._started = 0
 
     def collect(self, request: Request, done: SampledBatch) -> None:
         self._checker.use(request.policy)
@@ -131,13 +132,15 @@ class EnvSource:
             if lane.phase is Phase.FRESH and room > 0:
                 room -= 1
                 lane.phase, lane.total, lane.value = Phase.ACTIVE, 0.0, 0.0
+                lane.number = self._started
+                self._started += 1
                 if lane.drawn is not None:  # the draw of a random start is the episode's first transition
                     lane.value = checker.gain(lane.drawn, 0, 0.0)
                     seen.append(lane.drawn)
                     checker.experience.watch.add(lane.drawn, i, True, lane.draws)
                     checker.count(checker.pmdp.transition_row[lane.drawn], lane.drawn, request.limits)
                 if checker.over_at_once[lane.state]:
-                    done.end(checker.sign * lane.value, 0, lane.value, False)
+                    done.end(lane.number, checker.sign * lane.value, 0, lane.value, False)
                     lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
 
     def _reset(self, keywords: dict[str, Any], lanes: Any) -> None:
@@ -222,7 +225,7 @@ class EnvSource:
         if terminated or truncated or checker.is_too_long(lane.length):
             at_horizon = checker.horizon is not None and lane.length >= checker.horizon
             undecided = not (terminated or at_horizon or checker.ends(lane.state))
-            done.end(lane.total, lane.length, lane.value, undecided)
+            done.end(lane.number, lane.total, lane.length, lane.value, undecided)
             lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
 
     # ------------------------------------------------------------------ of one lane

@@ -102,7 +102,8 @@ REPEATS = {
     "step": f"episodes repeat the outcomes of others step by step; {SEEDING}",
     "episode": f"episodes that begin alike continue alike; {SEEDING}",
     "tick": f"copies of the environment draw the same random numbers; {SEEDING}",
-    "reset": "the environment reseeds its generator in every reset(), not only in reset(seed=...)",
+    "reset": "the environment reseeds its generator in reset(), not only in reset(seed=...)",
+    "window": f"runs of steps that occurred before continue as they did then; {SEEDING}",
 }
 WAYS = tuple(REPEATS)
 
