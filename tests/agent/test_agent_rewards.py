@@ -8,8 +8,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rpl_agent import DataError, Objective, RPLAgent, build
+from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
 from rpl_agent.agent import EveryN
+from rpl_agent.core.model import paying
 from rpl_agent.guarantee.certificate import Certificate
 
 
@@ -114,3 +115,61 @@ def test_the_sum_of_errors():
     assert Objective.reach("end").with_reward_error(0.1, 0.2, 1.0) == (0.1, 0.2)
     low, high = discounted.with_reward_error(1.0, 2.0, 1e-3)
     assert low <= 1.0 - 1e-3 / (1 - 0.999) and high >= 2.0 + 1e-3 / (1 - 0.999)
+
+
+# ---------------------------------------------------------------------- outcomes that only the reward tells apart
+class Prizes(gym.Env):
+    """Each episode pays one of two amounts, the larger with probability 0.3, and in one of 100 a million."""
+
+    observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(1)
+
+    def __init__(self, small, large, single=False, off=0.0):
+        kind = np.float32 if single else float
+        self._prizes, self._off = (kind(small), kind(large), kind(1e6)), off
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        won = 2 if self.np_random.random() < 0.01 else int(self.np_random.random() < 0.3)
+        return 1, self._prizes[won] + self._off, True, False, {}
+
+
+def prizes(small, large):
+    def actions(s):
+        if s == 1:
+            return {0: {1: 1}}
+        ways = {paying(1, r=small): "0.99 - 0.99*p", paying(1, r=large): "0.99*p", paying(1, r=1e6): 0.01}
+        return {0: ways}
+
+    return build(
+        0, actions, domain=["p"], labels={"end": lambda s: s == 1}, rewards={"r": lambda s, a: 0.0}, name="prizes"
+    )
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("small, large", [(0.5, 0.75), (0.1, 0.100001)])
+def test_the_way_with_exactly_this_reward_is_taken(small, large, single):
+    """Amounts that differ by less than a millionth of the largest: the first was counted, a right model refuted."""
+    agent = RPLAgent(pmdp=prizes(small, large), objective=Objective.total("r", target="end"), seed=0)
+    agent.learn(Prizes(small, large, single), budget=600, log_interval=600)
+    drawn = agent.counts.transitions[:3]
+    assert 0.2 < drawn[np.argsort(_amounts(agent.pmdp))[1]] / drawn.sum() < 0.4
+    assert not agent.certificate.refuted
+
+
+def _amounts(pmdp):
+    return pmdp.on_transitions(pmdp.row_reward("r"))[:3]
+
+
+def test_a_reward_between_two_ways_is_refused():
+    agent = RPLAgent(pmdp=prizes(0.5, 0.75), objective=Objective.total("r", horizon=3), seed=0)
+    with pytest.raises(DataError, match=r"reward 0\.6.* contradicts the model, which pays 0\.5 or 0\.75"):
+        agent.learn(Prizes(0.5, 0.75, off=0.1), budget=50)
+
+
+@pytest.mark.parametrize("objective", [Objective.total("r", target="end"), Objective.reach("end")])
+def test_ways_that_pay_the_same_are_refused(objective):
+    with pytest.raises(ModelError, match=r"in two ways that pay 0\.1 and 0\.1: .*cannot tell them apart"):
+        RPLAgent(Prizes(0.1, 0.1), pmdp=prizes(0.1, 0.1 + 1e-12), objective=objective)

@@ -18,7 +18,7 @@ import numpy as np
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.observations import StateReader
-from rpl_agent.agent.world.plays import finished, gains, over_at_once
+from rpl_agent.agent.world.plays import finished, gains, over_at_once, way_taken
 from rpl_agent.core.errors import DataError, RPLWarning
 from rpl_agent.core.model import Objective, Policy, Sense
 
@@ -190,17 +190,15 @@ class StepChecker:
             if len(ways) > 1:
                 raise DataError(f"{where()}: only the reward determines the outcome: check_rewards=False cannot work")
             return ways[0]
-        for t in ways:
-            least, most, tolerance = self.paid[t]
-            if least <= reward <= most:
-                return t
-            missed = max(least - reward, reward - most)
-            if missed <= tolerance:
-                share = 10.0 ** math.ceil(math.log10(missed / tolerance))  # rounded up, so that it seldom changes
-                self.experience.reward_error = max(self.experience.reward_error, share * self._reward_error)
-                return t
+        t, missed = way_taken(self.paid, ways, reward)
+        if t is not None and missed:
+            # rounded up, so that it seldom changes
+            share = 10.0 ** math.ceil(math.log10(missed / self.paid[t][2]))
+            self.experience.reward_error = max(self.experience.reward_error, share * self._reward_error)
+        if t is not None:
+            return t
         expected = " or ".join(
-            f"{a:.6g}" if a == b else f"{a:.6g} to {b:.6g}" for a, b, _ in map(self.paid.__getitem__, ways)
+            f"{a:.9g}" if a == b else f"{a:.9g} to {b:.9g}" for a, b, _ in map(self.paid.__getitem__, ways)
         )
         raise DataError(
             f"{where()}: reward {reward} contradicts the model, which pays {expected} for "

@@ -46,6 +46,7 @@ from rpl_agent.agent.world.plays import (
     distinguishing_rewards,
     longest_episode,
     model_rewards,
+    require_distinct_ways,
     reward_tolerance,
     with_certain_end,
 )
@@ -245,6 +246,8 @@ def attach(
         check_rewards = goal.kind is Kind.REWARD or binding is not None or (is_own and promised == goal)
         check_rewards |= bool(model.ambiguous_without_reward.any())
     paid, error = _payments(model, goal, binding) if check_rewards else (None, 0.0)
+    if paid is not None and not fast:
+        require_distinct_ways(model, paid)
     # the first number of a Discrete observation space, where observations number the states
     start = int(getattr(observation_space(env), "start", 0)) if model.states is None else 0
     reader = StateReader(model if binding is None else binding.pmdp, state_of, start, over, binding)

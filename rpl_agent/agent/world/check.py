@@ -20,7 +20,7 @@ import numpy as np
 
 from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import Env, is_vector, name_of, time_limit
-from rpl_agent.agent.world.plays import finished, over_at_once
+from rpl_agent.agent.world.plays import finished, over_at_once, way_taken
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP
@@ -193,9 +193,9 @@ def _transition(seen: _Seen, row: int, after: int, reward: float, times: int) ->
         return None, f"{place}, which is not in the row: add that successor"
     if paid is None:  # the objective is not about rewards
         return int(ways[0]), None
-    for t in ways.tolist():
-        if paid[0, t] - paid[2, t] <= reward <= paid[1, t] + paid[2, t]:
-            return t, None
+    found, _ = way_taken(paid.T, ways.tolist(), reward)
+    if found is not None:
+        return found, None
     pays = " or ".join(f"{paid[0, t]:g}" for t in ways.tolist())
     text = f"{place} and paid {reward:g}, but declared is {pays}: write {reward:g} (costs are paid as negative rewards)"
     return int(ways[0]), text

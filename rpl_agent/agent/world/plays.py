@@ -6,10 +6,12 @@ returns differ from the certified value, and a note says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Kind, Objective, ParametricMDP, Sense, Task, gather, reached
 from rpl_agent.core.model.building.validation import reachable
 from rpl_agent.core.model.simulate import absorbing_states
@@ -20,6 +22,8 @@ MOST_WORK = 20_000_000
 LONGEST, LONGEST_ENDLESS = 100_000, 1_000
 #: Relative tolerance for rewards, which are sums of a few floats, some in single precision.
 REWARD_TOLERANCE = 1e-6
+#: Relative error of a number in single precision.
+SINGLE = 2.0**-24
 
 
 def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
@@ -56,6 +60,44 @@ def distinguishing_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndar
     if objective.kind is not Kind.REACH or len(pmdp.rewards) != 1 or not pmdp.ambiguous_without_reward.any():
         return None
     return pmdp.on_transitions(pmdp.row_reward(next(iter(pmdp.rewards))))
+
+
+def require_distinct_ways(pmdp: ParametricMDP, paid: np.ndarray) -> None:
+    """Raise if ways of one row to one state pay the same (3, T), up to single precision: nothing tells them apart."""
+    at = np.flatnonzero(pmdp.ambiguous_without_reward)
+    order = at[np.lexsort((paid[0, at], pmdp.visible_successor[at], pmdp.transition_row[at]))]
+    one, other = order[:-1], order[1:]
+    same = (pmdp.transition_row[one] == pmdp.transition_row[other]) & (
+        pmdp.visible_successor[one] == pmdp.visible_successor[other]
+    )
+    apart = paid[0, other] - paid[1, one]
+    overlap = np.flatnonzero(same & (apart <= 2.0 * SINGLE * np.abs(paid[:2, one] + paid[:2, other]).max(axis=0)))
+    if len(overlap):
+        t, u = int(one[overlap[0]]), int(other[overlap[0]])
+        row, after = pmdp.row_name(int(pmdp.transition_row[t])), pmdp.state_name(int(pmdp.visible_successor[t]))
+        raise ModelError(
+            f"{row} leads to {after} in two ways that pay {paid[0, t]:.9g} and {paid[0, u]:.9g}: the environment's "
+            "reward cannot tell them apart; write one outcome for both, or let them lead to different states"
+        )
+
+
+def way_taken(paid: Sequence[Sequence[float]], ways: Sequence[int], reward: float) -> tuple[int | None, float]:
+    """(the way that pays a reward, by how much the reward misses the model's); (None, inf) if none does.
+
+    paid : per transition the least and the most that it pays, and the tolerance. Where several ways are within it, the
+    reward must be one of theirs, or that in single precision.
+    """
+    found: list[tuple[int, float]] = []
+    for t in ways:
+        least, most, tolerance = paid[t]
+        if least <= reward <= most:
+            return t, 0.0
+        missed = max(least - reward, reward - most)
+        if missed <= tolerance:
+            found.append((t, missed))
+    if len(found) > 1:
+        found = [(t, missed) for t, missed in found if missed <= SINGLE * max(abs(paid[t][0]), abs(paid[t][1]))]
+    return found[0] if len(found) == 1 else (None, np.inf)
 
 
 def finished(pmdp: ParametricMDP, task: Task) -> np.ndarray:
