@@ -99,7 +99,7 @@ class Acting:
         states = [_state(self, item, int(k), before, i) for i, (item, k) in enumerate(zip(observations, steps))]
         rows = [policy.row(pmdp, s, rng, pmdp.solver_step(int(k))) for s, k in zip(states, steps)]
         actions = pmdp.action[rows].astype(np.int64)
-        result = actions if self.world is None else self.world.actions[actions]
+        result = actions if self.world is None else self.world.actions.numbers[actions]
         return (result[0] if single else result), (steps + 1, np.array(states), actions)
 
     def as_policy(self, deterministic: bool = True) -> ActingPolicy:

@@ -219,6 +219,8 @@ def verify_run(folder: str | Path) -> dict[str, Any]:
     certificate, _, _ = read_with_data(path)
     note = agent.session.truncation
     problems = [] if certificate.truncation == note else [f"the certificate's note on the time limit should be: {note}"]
+    missing = [text for text in agent.session.assumptions if text not in certificate.assumptions]
+    problems += [f"the certificate does not say what it assumes: {text}" for text in missing]
     origin = "the run's own data"
     return verdict(certificate, agent.pmdp, agent.counts, path, agent.session.earlier, problems, origin)
 

@@ -43,6 +43,7 @@ class SessionRecord:
     certificate: Certificate | None = None
     returns: list[float] = field(default_factory=list)  # of the latest episodes
     lengths: list[Whole] = field(default_factory=list)
+    lacking: str | None = None  # a note on actions of the environment that the model lacks
     sources: Whole = 0  # streams of episodes started so far, over all resumptions
     env_spec: dict[str, Any] | None = None
     sampling: Policy | None = None  # the policy that draws episodes
@@ -160,8 +161,16 @@ class Session(SessionRecord):
             if side not in self.earlier or getattr(found, side) == getattr(momentary, side):
                 self.earlier[side] = now
         further = {"half the gap": 3 * self.episodes} if found.episodes_for else {}
-        self.certificate = replace(found, truncation=self.truncation, episodes_for=further)
+        self.lacking = self.lacking or self.experience.lacking
+        self.certificate = replace(
+            found, truncation=self.truncation, assumptions=self.assumptions, episodes_for=further
+        )
         return self.certificate
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the certificate takes for granted beside the model's structure."""
+        return tuple(note for note in (self.pmdp.assumption, self.lacking) if note is not None)
 
     @property
     def truncation(self) -> str | None:

@@ -57,6 +57,7 @@ class Certificate:
     reward_error: Positive = 0.0  # deviation of rewards from the model's, inside lower and upper: a share, or per step
     basis: str = ""  # of a likelihood set: "bets" on the value, "windows" alone, a "table" of counts without order
     truncation: str | None = None  # what a time limit of the environment means for the guarantee
+    assumptions: tuple[str, ...] = ()  # what is taken for granted beside the model's structure
     momentary_lower: float = math.nan  # of the latest data alone, if this is the best of a run so far
     momentary_upper: float = math.nan
     attribution: dict[str, float] = field(default_factory=dict)  # estimate: share of the gap per parameter
@@ -116,9 +117,8 @@ class Certificate:
         order = table if self.basis == "table" else None
         endless = "no lower bound: at some parameters that the data do not exclude, plays may never end"
         endless = endless if self.computed[0] == -math.inf else ""
-        return [
-            note for note in (self.fallback, self.edge, order, endless, rewards, self.truncation, unchecked) if note
-        ]
+        found = (self.fallback, *self.assumptions, self.edge, order, endless, rewards, self.truncation, unchecked)
+        return [note for note in found if note]
 
     @property
     def e_value(self) -> float:

@@ -362,6 +362,7 @@ def certify_uncertainty(
         edge=None if at_edge is None else at_edge.note,
         reward_error=reward_error,
         basis=uncertainty.basis,
+        assumptions=() if pmdp.assumption is None else (pmdp.assumption,),
         model=pmdp.name,
         model_hash=pmdp.content_hash,
         timings=timings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from enum import Enum
 
@@ -9,9 +10,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
+from rpl_agent import DataError, ModelError, Objective, RPLAgent, build, check_model
 from rpl_agent.agent import EveryN
 from rpl_agent.agent.evaluation import monte_carlo
+from rpl_agent.agent.runs import verify_run
 from rpl_agent.core.errors import RPLWarning
 
 OBJECTIVE = Objective.reach("right end")
@@ -116,8 +118,94 @@ NAMED = {
 
 @pytest.mark.parametrize("kind", NAMED)
 def test_names_are_matched_by_name(kind):
-    for names in (("left", "right"), ("right", "left"), ("wait", "right", "left")):
+    for names in (("left", "right"), ("right", "left")):
         goes_right(walk_model(), Walk(names, start=3, **NAMED[kind](names)))
+    names = ("wait", "right", "left")
+    with pytest.raises(ModelError, match="no state of the model has the action 3"):
+        RPLAgent(pmdp=walk_model(), objective=OBJECTIVE).set_env(Walk(names, start=3, **NAMED[kind](names)))
+
+
+# ---------------------------------------------------------------------- actions that the model forgets
+class Pump(gym.Env):
+    """The README's: fast pays twice as much and wears the seal three times as fast. ``guarded``: hour 0 has no fast."""
+
+    observation_space = gym.spaces.MultiDiscrete([3, 9])
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, guarded=False):
+        self.guarded = guarded
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seal, self.hour = 2, 0
+        return (self.seal, self.hour), self.info()
+
+    def info(self):
+        return {"action_mask": np.array([1, self.hour > 0], dtype=np.int8)} if self.guarded else {}
+
+    def step(self, action):
+        self.seal -= self.np_random.random() < (0.1, 0.3)[action]
+        self.hour += 1
+        return (self.seal, self.hour), (1.0, 2.0)[action], self.seal == 0 or self.hour == 8, False, self.info()
+
+
+def pump_model(actions):
+    """``actions`` of a state that is not over."""
+
+    def over(state):
+        return state[0] == 0 or state[1] == 8
+
+    def rows(state):
+        seal, hour = state
+        if over(state):
+            return {0: {state: 1}}
+        worn = {0: "w", 1: "3*w"}
+        return {a: {(seal - 1, hour + 1): worn[a], (seal, hour + 1): f"1 - {worn[a]}"} for a in actions(state)}
+
+    pays = {"water": lambda s, a: (1.0, 2.0)[a]}
+    return build((2, 0), rows, domain={"w": (0, 0.3)}, labels={"over": over}, rewards=pays, name="pump")
+
+
+WATER = "maximise water until over"
+
+
+def test_an_action_that_no_state_has_is_refused():
+    """ "no policy achieves more than 7.67", where the environment's best achieves 11.36."""
+    pmdp = pump_model(lambda state: (0,))
+    with pytest.raises(ModelError, match=r"no state of the model has the action 1: .*could be better"):
+        RPLAgent(Pump(), pmdp=pmdp, objective=WATER)
+    with pytest.raises(ModelError, match="no state of the model has the action 1"):
+        check_model(Pump(), pmdp, WATER)
+    knowingly = RPLAgent(Pump(), pmdp=pmdp, objective=WATER, action_to_env={0: 0}, seed=0).learn(budget=20)
+    assert "among policies that use the model's actions" in str(knowingly.certificate)
+
+
+def test_states_that_lack_an_action(tmp_path):
+    partial = pump_model(lambda state: (0,) if state[1] == 0 else (0, 1))
+    found = check_model(Pump(), partial, WATER, episodes=20)
+    assert len(found.problems) == 1 and "1 state(s) lack actions" in found.problems[0]
+    agent = RPLAgent(Pump(), pmdp=partial, objective=WATER, seed=0).learn(budget=20, folder=tmp_path / "run")
+    note = "among policies that use the model's actions"
+    assert note in str(agent.certificate) and "1 in (2, 0)" in str(agent.certificate)
+    again = RPLAgent.load(tmp_path / "run" / "checkpoint.zip", Pump())
+    assert note in str(again.certify())
+    # a certificate that leaves the note out is not verified
+    path = tmp_path / "run" / "certificate.json"
+    stored = json.loads(path.read_text())
+    assert verify_run(tmp_path / "run")["verified"]
+    path.write_text(json.dumps(stored | {"assumptions": []}))
+    assert not verify_run(tmp_path / "run")["verified"]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_a_mask_forbids_is_not_lacking(guarded):
+    def actions(state):
+        return (0,) if guarded and state[1] == 0 else (0, 1)
+
+    for env in (Pump(guarded), gym.vector.SyncVectorEnv([lambda: Pump(guarded)] * 2)):
+        agent = RPLAgent(env, pmdp=pump_model(actions), objective=WATER, seed=0).learn(budget=20)
+        assert agent.certificate.assumptions == ()
+    assert check_model(Pump(guarded), pump_model(actions), WATER, episodes=20).ok
 
 
 def test_names_that_differ_are_refused():
@@ -153,7 +241,7 @@ def test_gymnasium_s_worlds_have_the_names_of_their_documentation():
     env = gym.make("FrozenLake-v1", desc=["SF", "FG"], is_slippery=False)
     agent = RPLAgent(pmdp=pmdp, objective=Objective.reach("goal"))
     agent.set_env(env)
-    assert agent.world.actions.tolist() == [3, 1, 0, 2]  # up, down, left, right
+    assert agent.world.actions.numbers.tolist() == [3, 1, 0, 2]  # up, down, left, right
     agent.learn(budget=5)
 
 

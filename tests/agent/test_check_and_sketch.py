@@ -7,7 +7,7 @@ import json
 import gymnasium as gym
 import pytest
 
-from rpl_agent import ModelError, Objective, RPLAgent, build, check_model, sketch
+from rpl_agent import ModelError, Objective, RPLAgent, build, certify, check_model, sketch
 from rpl_agent.agent.world.named_env import make_named
 from rpl_agent.cli import main
 from tests.agent.test_ordinary import WORLDS
@@ -109,6 +109,21 @@ def test_from_nothing_to_a_certificate(name, tmp_path):
     agent = RPLAgent(seed=0, **options).learn(env, budget=60, log_interval=1000)
     steps = agent.objective.horizon
     assert agent.certificate.lower <= world.best(steps or 300) <= agent.certificate.upper + 1e-9
+
+
+def test_a_sketch_says_what_it_assumes(tmp_path):
+    """Rows seen once get probability 1: such a certificate said [6, 6] where the truth is 3, and nothing more."""
+    path = tmp_path / "sketch.py"
+    code = "from tests.agent.test_check_and_sketch import Corridor\n\n\ndef environment():\n    return Corridor()\n"
+    path.write_text(sketch(Corridor(), episodes=3, code=code, file=str(path)))
+    env, known = make_named(f"{path}:make")
+    agent = RPLAgent(env, **known, seed=0)
+    agent.certify()
+    words = "this model is a sketch: the bounds assume"
+    assert words in str(agent.certificate) and words in str(certify(agent.pmdp, agent.counts, agent.objective))
+    agent.save(tmp_path / "saved.zip")
+    loaded = RPLAgent.load(tmp_path / "saved.zip", pmdp=known["pmdp"])
+    assert words in str(loaded.certify())
 
 
 def test_random_starts_are_unknown_in_a_sketch(tmp_path):

@@ -125,6 +125,7 @@ class Experience:
         self.rows = self.counts.row_totals.astype(np.int64)  # (R,)
         self.expressions = self.counts.successes.copy()  # (F,)
         self.reward_error = 0.0  # the largest deviation of rewards from the model, see `Objective.with_reward_error`
+        self.lacking: str | None = None  # a note on actions of the environment that the model lacks
         self.watch = ChanceWatch(pmdp)  # for environments that are stepped
         self._trace: list[int] | None = None
 

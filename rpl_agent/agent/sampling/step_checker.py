@@ -17,6 +17,7 @@ import numpy as np
 
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.schedule import Limits
+from rpl_agent.agent.world.actions import EnvActions, lacking_note
 from rpl_agent.agent.world.observations import StateReader
 from rpl_agent.agent.world.plays import finished, gains, over_at_once, way_taken
 from rpl_agent.core.errors import DataError, RPLWarning
@@ -34,6 +35,7 @@ class StepChecker:
         None to skip the comparison.
     reward_error : what the bounds pay if a reward deviates by the full tolerance, and in proportion if by less.
     longest : steps after which an episode is cut here.
+    actions : the environment's; by default they are the model's.
     """
 
     def __init__(
@@ -44,11 +46,14 @@ class StepChecker:
         paid: np.ndarray | None,
         reward_error: float = 0.0,
         longest: int | None = None,
+        actions: EnvActions | None = None,
     ):
         self._reward_error, self._longest, self._warned = reward_error, longest, False
         self.experience = experience
         self.pmdp = experience.pmdp
         self.reader = reader
+        own = np.arange(self.pmdp.num_actions)
+        self.actions = EnvActions(own, 0, len(own), own=True) if actions is None else actions
         self.paid = None if paid is None else list(zip(*paid.tolist()))  # plain numbers: looked up in every step
         self.task = objective.resolve(self.pmdp)
         self.over_at_once = over_at_once(self.pmdp, self.task)
@@ -62,7 +67,7 @@ class StepChecker:
         self._ways: dict[tuple[int, int], list[int]] = {}  # transitions from a row to a state
         self._followed: dict[Any, tuple[int, int]] = {}  # steps that passed all comparisons, whenever they happen
         self._choices: dict[int, tuple[int, list[float]]] = {}
-        self._masked: set[int] = set()  # states whose mask has been compared
+        self.compared: set[int] = set()  # states whose actions have been compared
         self._policy: Policy | None = None
         self._weights: np.ndarray | None = None
 
@@ -155,24 +160,31 @@ class StepChecker:
             )
         return successor, t
 
-    def compare_mask(self, state: int, mask: Any, places: np.ndarray, where: Where) -> None:
-        """Check that a mask does not forbid an action by which the model can leave the state.
+    def compare_actions(self, state: int, mask: Any, where: Where) -> None:
+        """Compare the actions of a state with the environment's, which a mask may restrict; once for each state.
 
-        Masks may also forbid actions that are possible but do nothing, as in Taxi next to a wall.
-
-        places : (A,) index in the mask of each action of the model.
+        A mask must not forbid an action by which the model can leave the state. It may forbid actions that are
+        possible but do nothing, as in Taxi next to a wall. An action that the model lacks and no mask forbids restricts
+        what the certificate says about all policies.
         """
-        if mask is None or state in self._masked:
+        if state in self.compared:
             return
-        self._masked.add(state)
-        pmdp, allowed = self.pmdp, np.append(np.asarray(mask).astype(bool).ravel(), False)
-        for row in range(int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1])):
-            moves = (pmdp.visible_successor[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]] != state).any()
-            if moves and not allowed[min(places[pmdp.action[row]], len(allowed) - 1)]:
-                raise DataError(
-                    f"{where()}: the environment's action_mask forbids action "
-                    f"{pmdp.action_names[pmdp.action[row]]!r} in {self._name(state)}, where the model has it"
-                )
+        self.compared.add(state)
+        pmdp = self.pmdp
+        rows = range(int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1]))
+        if mask is not None:
+            allowed = np.append(np.asarray(mask).astype(bool).ravel(), False)
+            for row in rows:
+                moves = (pmdp.visible_successor[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]] != state).any()
+                if moves and not allowed[min(self.actions.place(pmdp.action[row]), len(allowed) - 1)]:
+                    raise DataError(
+                        f"{where()}: the environment's action_mask forbids action "
+                        f"{pmdp.action_names[pmdp.action[row]]!r} in {self._name(state)}, where the model has it"
+                    )
+        if self.experience.lacking is None and not self.ends(state):
+            lacking = self.actions.lacking(pmdp, state, mask)
+            if lacking:
+                self.experience.lacking = lacking_note(pmdp, state, lacking[0])
 
     def _transition(self, row: int, successor: int, reward: float, where: Where) -> int:
         """The transition from a row to a state that pays this reward."""

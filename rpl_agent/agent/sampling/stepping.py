@@ -63,7 +63,6 @@ class EnvSource:
     """Steps n ≥ 1 environments, with any wrappers.
 
     seed : for the first reset only.
-    actions : (A,) the environment's number of each action of the model.
     opening : receives the first calls, (kind, seed or actions, digest of the answer), for `plays_again`.
     """
 
@@ -73,16 +72,15 @@ class EnvSource:
         checker: StepChecker,
         rng: np.random.Generator,
         seed: int | None,
-        actions: np.ndarray,
         opening: list[Any],
     ):
         self._env, self._checker, self._rng, self._seed = env, checker, rng, seed
-        self._numbers = actions[checker.pmdp.action].tolist()  # plain numbers, one per row: looked up in every step
+        self._numbers = checker.actions.numbers[
+            checker.pmdp.action
+        ].tolist()  # plain numbers, one per row: looked up in every step
         self._opening = opening
         self._records = not opening  # record the first calls of a run only
         self._single = not is_vector(env)
-        space = env.single_action_space if is_vector(env) else env.action_space
-        self._places = actions - int(getattr(space, "start", 0))  # index in an action mask
         self._mode = "DISABLED" if self._single else _autoreset_mode(env)
         self._lanes = [Lane() for _ in range(int(env.num_envs) if is_vector(env) else 1)]
         self._wheres = [partial(self._where, i) for i in range(len(self._lanes))]
@@ -168,10 +166,10 @@ class EnvSource:
     def _step(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
         checker, lanes, single = self._checker, self._lanes, self._single
         self._tick += 1
-        if self._info and isinstance(self._info, Mapping) and "action_mask" in self._info:
-            self._compare_masks()
         rows = []
-        for lane in lanes:
+        for i, lane in enumerate(lanes):
+            if lane.state not in checker.compared and lane.phase is not Phase.RESETTING:
+                checker.compare_actions(lane.state, self._mask(i), self._wheres[i])
             step = lane.length if lane.phase is Phase.ACTIVE else 0
             rows.append(checker.choose(lane.state, self._rng.random(), step))
         actions = [self._numbers[row] for row in rows]
@@ -229,13 +227,14 @@ class EnvSource:
             lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
 
     # ------------------------------------------------------------------ of one lane
-    def _compare_masks(self) -> None:
-        """Check Gymnasium's action masks, the only part of ``info`` that we read."""
+    def _mask(self, i: int) -> Any:
+        """Gymnasium's action mask of a lane, the only part of ``info`` that we read; None if there is none."""
+        if not isinstance(self._info, Mapping) or "action_mask" not in self._info:
+            return None
         masks, given = self._info["action_mask"], self._info.get("_action_mask")
-        for i, lane in enumerate(self._lanes):
-            if lane.phase is not Phase.RESETTING and (self._single or (given is not None and given[i])):
-                mask = masks if self._single else masks[i]
-                self._checker.compare_mask(lane.state, mask, self._places, self._wheres[i])
+        if self._single:
+            return masks
+        return masks[i] if given is not None and given[i] else None
 
     def _place(self, i: int | None = None) -> str:
         if self._single:

@@ -112,8 +112,10 @@ def open_source(
         if world.limit is not None:
             simulator.max_steps = min(simulator.max_steps, world.limit)
         return SimulatorSource(simulator, experience, world.objective)
-    checker = StepChecker(experience, world.reader, world.objective, world.paid, world.reward_error, world.longest)
-    return EnvSource(world.env, checker, rng, int(seed % 2**31), world.actions, [] if opening is None else opening)
+    checker = StepChecker(
+        experience, world.reader, world.objective, world.paid, world.reward_error, world.longest, world.actions
+    )
+    return EnvSource(world.env, checker, rng, int(seed % 2**31), [] if opening is None else opening)
 
 
 class Stream:

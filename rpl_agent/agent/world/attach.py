@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from rpl_agent.agent.world.actions import EnvActions
 from rpl_agent.agent.world.observations import (
     Env,
     StateOf,
@@ -61,8 +62,8 @@ ActionToEnv = Mapping[Any, int]
 NAMED_BY = ("action_names", "action_meanings", "get_action_meanings")
 
 
-def match_actions(env: Env, inner: Any, pmdp: ParametricMDP, own: bool, given: ActionToEnv | None) -> np.ndarray:
-    """(A,) int64: the environment's number of each action of the model.
+def match_actions(env: Env, inner: Any, pmdp: ParametricMDP, own: bool, given: ActionToEnv | None) -> EnvActions:
+    """The environment's number of each action of the model.
 
     inner : the environment, or one representing a vector of them.
     own : whether the model belongs to the environment (which provides it, or is known by its rules).
@@ -70,7 +71,23 @@ def match_actions(env: Env, inner: Any, pmdp: ParametricMDP, own: bool, given: A
     space, name = _space(env), name_of(env)
     low, high = int(space.start), int(space.start + space.n)
     if given is not None:
-        return _given(pmdp, given, low, high, name)
+        return EnvActions(_given(pmdp, given, low, high, name), low, high - low, own)
+    found = _matched(env, inner, pmdp, own)
+    used = np.unique(pmdp.action[~pmdp.is_silent[pmdp.row_state]])
+    forgotten = sorted(set(range(low, high)) - set(found[used].tolist()))
+    if forgotten and not own:
+        raise ModelError(
+            f"the action space of {name} is {low} to {high - 1}, but no state of the model has the action "
+            f"{forgotten[0]}: a policy that plays it could be better than any that the model knows. Add its rows, or "
+            "leave it out knowingly with action_to_env={name: number}"
+        )
+    return EnvActions(found, low, high - low, own)
+
+
+def _matched(env: Env, inner: Any, pmdp: ParametricMDP, own: bool) -> np.ndarray:
+    """(A,) int64: the numbers, by numbers, names or order."""
+    space, name = _space(env), name_of(env)
+    low, high = int(space.start), int(space.start + space.n)
     numbers = None if own else whole_numbers(pmdp.action_keys) or _number_names(pmdp.action_names)
     if numbers is not None:
         bad = [n for n in numbers if not low <= n < high]
@@ -187,7 +204,7 @@ class Attachment:
     spec: dict[str, Any] | None  # how to remake the environment, as JSON
     paid: np.ndarray | None  # (3, T) least and most that a transition pays, and a tolerance; None: not compared
     reader: StateReader  # from observations to states
-    actions: np.ndarray  # (A,) the environment's number of each action of the model
+    actions: EnvActions
     compiled: bool
     limit: int | None = None  # steps after which episodes are cut
     longest: int | None = None  # steps after which we cut them, if there is no such limit

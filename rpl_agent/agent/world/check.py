@@ -64,6 +64,7 @@ class _Seen:
         self.starts: Counter[int] = Counter()
         self.ways: dict[int, Counter[tuple[int, float]]] = defaultdict(Counter)  # row -> (successor, reward) -> times
         self.ended: Counter[int] = Counter()  # states in which the environment terminated
+        self.lacking: dict[int, list[int]] = {}  # state -> actions of the environment that it lacks
         self.strange: dict[str, str] = {}  # observation -> what to do
         self.steps = 0
 
@@ -86,9 +87,11 @@ class _Seen:
             return
         self.starts[state] += 1
         for _ in range(0 if self.over_at_once[state] else LONGEST):
+            if state not in self.lacking:
+                self.lacking[state] = self.world.actions.lacking(pmdp, state, info.get("action_mask"))
             row = int(rng.integers(pmdp.state_ptr[state], pmdp.state_ptr[state + 1]))
             action, before = int(pmdp.action[row]), state
-            observation, reward, over, cut, info = env.step(int(self.world.actions[action]))
+            observation, reward, over, cut, info = env.step(int(self.world.actions.numbers[action]))
             self.steps += 1
             state = self.read(observation, lambda: reader.next(before, action, observation, reward, bool(over), info))  # noqa: B023
             if state is None:
@@ -141,7 +144,7 @@ def check_model(
 
 def _compare(seen: _Seen) -> tuple[list[str], list[str]]:
     pmdp = seen.pmdp
-    problems = _starts(seen) + _ends(seen)
+    problems = _starts(seen) + _ends(seen) + _lacking(seen)
     found: dict[int, Counter[int]] = {row: Counter() for row in sorted(seen.ways)}
     for row, ways in found.items():
         for (after, reward), times in seen.ways[row].items():
@@ -223,6 +226,22 @@ def _ends(seen: _Seen) -> list[str]:
     ]
 
 
+def _lacking(seen: _Seen) -> list[str]:
+    """One problem for all states that lack actions, because they have one cause."""
+    pmdp = seen.pmdp
+    task = seen.world.objective.resolve(pmdp)
+    over = task.decided | finished(pmdp, task)
+    found = {state: actions for state, actions in seen.lacking.items() if actions and not over[state]}
+    if not found:
+        return []
+    state, actions = next(iter(found.items()))
+    return [
+        f"{len(found)} state(s) lack actions that the environment has and no action_mask forbids, for example "
+        f"{pmdp.state_name(state)} the action {actions[0]}: add their rows, or the certificate is only about policies "
+        "that use the model's actions"
+    ]
+
+
 #: Mark rows that were played less often: outcomes may be missing.
 FEW = 20
 #: The most states for which a sketch is useful.
@@ -230,6 +249,11 @@ MOST_STATES = 5_000
 OVER = "over"
 Seen = dict[Any, dict[int, Counter[tuple[Any, float]]]]
 
+#: What a certificate of a sketched model takes for granted.
+ASSUMPTION = (
+    "this model is a sketch: the bounds assume that states, actions and outcomes which did not occur in {episodes} "
+    "episodes of random actions do not exist"
+)
 HEAD = '''"""A sketch of the model of {name}, from {episodes} episodes ({steps} steps) of actions drawn at random.
 
 {warning}
@@ -239,9 +263,13 @@ Then: rpl check {file}:make, and rpl train {file}:make
 
 {make}
 
+from dataclasses import replace
+
 from rpl_agent import Domain, Objective, build
 from rpl_agent.core.model import paying
 
+#: Every certificate says so. Set it to None once you know that ROWS has all states, actions and outcomes.
+ASSUMPTION = {assumption!r}
 #: state -> action -> (successor, reward, probability); {over!r} is the end of an episode
 ROWS = {{
 '''
@@ -269,6 +297,7 @@ def make():
         STARTS, actions, domain=domain, labels={{"over": lambda state: state == {over!r}}},
         rewards={{"reward": lambda state, action: 0.0}}, name={name!r},
     )
+    pmdp = replace(pmdp, assumption=ASSUMPTION)
     return environment(), {{"pmdp": pmdp, "objective": {objective}{end}}}
 '''
 
@@ -304,7 +333,14 @@ def sketch(env: Env, *, episodes: int = 500, seed: int = 0, file: str = "sketch.
         asked = f'Objective.reward("reward", target={target})' if ends else 'Objective.discounted("reward", 0.99)'
     first = int(env.action_space.start)
     head = HEAD.format(
-        name=name_of(env), episodes=episodes, steps=steps, warning=_unseen(env, seen), file=file, make=code, over=OVER
+        name=name_of(env),
+        episodes=episodes,
+        steps=steps,
+        warning=_unseen(env, seen),
+        file=file,
+        make=code,
+        over=OVER,
+        assumption=ASSUMPTION.format(episodes=episodes),
     )
     begins = dict(zip(starts, _chances(len(starts), "start"), strict=True))
     tail = TAIL.format(

@@ -174,6 +174,7 @@ class ParametricMDP:
     silent: np.ndarray | None = None  # (S,) bool, states that take no step and are never observed (see builder.py)
     actions_ordered: bool = True  # whether the order of action_names can be that of an environment's action space
     own_actions: tuple[Hashable, ...] | None = None  # (A,) the user's own keys; None for the names themselves
+    assumption: str | None = None  # what it takes for granted about the system, which every certificate repeats
 
     def __post_init__(self) -> None:
         for attribute, dtype in (

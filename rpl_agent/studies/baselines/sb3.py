@@ -84,7 +84,7 @@ class FeatureEnv(gym.Wrapper):
 
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         action = int(action) if self.masked else remap(self.pmdp, self.state, int(action))
-        observation, reward, terminated, truncated, info = self.env.step(int(self.world.actions[action]))
+        observation, reward, terminated, truncated, info = self.env.step(int(self.world.actions.numbers[action]))
         self.state = self.world.reader.next(self.state, action, observation)
         return self.features[self.state], reward, terminated, truncated, info
 
@@ -263,7 +263,7 @@ class SB3Agent:
         single = np.ndim(observation) == len(self.world.env.observation_space.shape or ())
         states = [self.world.reader.first(item) for item in ([observation] if single else observation)]
         chosen = self.pmdp.action[self._rows(np.array(states), deterministic)]
-        actions = np.array([int(self.world.actions[a]) for a in chosen])
+        actions = np.array([int(self.world.actions.numbers[a]) for a in chosen])
         return (actions[0] if single else actions), state
 
     # ------------------------------------------------------------------ files
