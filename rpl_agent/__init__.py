@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # the agent
     from rpl_agent.agent.callbacks import OracleCallback as OracleCallback
     from rpl_agent.agent.callbacks import StopOnGap as StopOnGap
     from rpl_agent.agent.rpl import RPLAgent as RPLAgent
+    from rpl_agent.agent.sampling.returns import ReturnBound as ReturnBound
+    from rpl_agent.agent.sampling.returns import bound_return as bound_return
     from rpl_agent.agent.schedule import Doubling as Doubling
     from rpl_agent.agent.schedule import EveryN as EveryN
     from rpl_agent.agent.schedule import Never as Never

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
+from rpl_agent.agent.sampling.returns import play_episodes
 from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
@@ -148,25 +149,15 @@ def _play(env: Env, policy: Any, episodes: int, seed: int, objective: Objective)
         raise ModelError(f"{type(policy).__name__} is not a policy: it is not a Policy and has no predict(observation)")
     if is_vector(env):
         raise ModelError("a policy that predicts from observations needs one environment, not a vector environment")
-    if episodes < 1:
-        raise ModelError(f"episodes {episodes} must be at least 1")
-    sign = 1.0 if objective.sense is Sense.MAX else -1.0
-    returns, lengths, values, cut = np.zeros(episodes), np.zeros(episodes, dtype=int), np.zeros(episodes), 0
-    for k in range(episodes):
-        observation, _ = env.reset(seed=seed) if k == 0 else env.reset()
-        state, start, over = None, True, False
-        while not over:
-            action, state = policy.predict(
-                observation, state=state, episode_start=np.array([start]), deterministic=True
-            )
-            observation, reward, terminated, truncated, _ = env.step(action if np.ndim(action) else int(action))
-            if objective.horizon is None or lengths[k] < objective.horizon:
-                values[k] += sign * float(reward) * objective.discount ** int(lengths[k])
-            returns[k] += float(reward)
-            lengths[k] += 1
-            start, over = False, bool(terminated or truncated)
-        cut += bool(truncated and not terminated and (objective.horizon is None or lengths[k] < objective.horizon))
-    return Evaluation(returns, lengths, values, cut)
+    sign, horizon = 1.0 if objective.sense is Sense.MAX else -1.0, objective.horizon
+    returns, lengths, values, cut = [], [], [], 0
+    for rewards, truncated in play_episodes(policy, env, episodes, seed):
+        counted = rewards[:horizon]
+        returns.append(math.fsum(rewards))
+        lengths.append(len(rewards))
+        values.append(sign * math.fsum(reward * objective.discount**k for k, reward in enumerate(counted)))
+        cut += truncated and (horizon is None or len(rewards) < horizon)
+    return Evaluation(np.array(returns), np.array(lengths), np.array(values), cut)
 
 
 def optimal_value(pmdp: ParametricMDP, objective: Objective, theta: np.ndarray) -> float:

@@ -21,7 +21,7 @@ from rpl_agent.cli.common import (
     source_defaults,
 )
 from rpl_agent.cli.parser import add_call, between, call, count, folder_name, output_file
-from rpl_agent.core.errors import DataError
+from rpl_agent.core.errors import DataError, ModelError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,9 +43,13 @@ def register(commands: Any) -> None:
     _add_view(resume)
 
     evaluate = commands.add_parser(
-        "evaluate", run=run_evaluate, help="the learned policy's value: by Monte Carlo and exactly"
+        "evaluate",
+        run=run_evaluate,
+        help="the learned policy's value: by Monte Carlo and exactly; or the mean return of any policy",
+        description="Of a run: its policy's value by Monte Carlo, with an interval that relies on no model. With "
+        "--policy: an interval for the mean return of a policy of your own in any environment.",
     )
-    _add_folder(evaluate)
+    _add_folder(evaluate, optional=True)
     evaluate.add_argument("--episodes", type=count, default=10_000, metavar="N", help="to simulate (default 10000)")
     evaluate.add_argument(
         "--worth",
@@ -55,6 +59,7 @@ def register(commands: Any) -> None:
         metavar=("LEAST", "MOST"),
         help="range of the value of one episode (default: from the model)",
     )
+    evaluate.later(lambda: _add_policy(evaluate))
     add_seed(evaluate, 1)
 
     watch = commands.add_parser("watch", run=run_watch, help="see the policy act: in the terminal, or as .gif")
@@ -73,9 +78,33 @@ def register(commands: Any) -> None:
     add_seed(watch, 1)
 
 
-def _add_folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", metavar="RUN", help="a run folder, e.g. logs/demo")
+def _add_folder(parser: argparse.ArgumentParser, optional: bool = False) -> None:
+    parser.add_argument(
+        "run_folder", metavar="RUN", nargs="?" if optional else None, help="a run folder, e.g. logs/demo"
+    )
     parser.add_argument("--env", help=f"{OWN_ENV} (default: the run's own, if it has a known id)")
+
+
+def _add_policy(parser: argparse.ArgumentParser) -> None:
+    """The keywords of `agent.sampling.returns.bound_return`."""
+    group = parser.add_argument_group("any policy, without a model (with --env)")
+    group.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="a .zip of Stable-Baselines3 (loading one runs code in it: use your own), or path/to/file.py:function",
+    )
+    group.add_argument("--algorithm", metavar="NAME", help="class that saved the .zip (default: by its settings)")
+    group.add_argument(
+        "--returns",
+        type=float,
+        nargs=2,
+        metavar=("LO", "HI"),
+        help="least and most that one episode can return",
+    )
+    group.add_argument("--delta", type=between(0, 1), help="probability that the interval is wrong (default 0.001)")
+    group.add_argument(
+        "--width", type=between(0, math.inf), metavar="EPS", help="end early once the interval is this narrow"
+    )
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -240,11 +269,45 @@ def _finish(arguments: argparse.Namespace, result: dict) -> int:
 
 
 def run_evaluate(arguments: argparse.Namespace) -> None:
+    if arguments.policy is not None:
+        _bound_return(arguments)
+        return
+    unused = [name for name in ("returns", "delta", "width", "algorithm") if getattr(arguments, name) is not None]
+    if unused:
+        raise ModelError(f"--{unused[0]} belongs to --policy FILE; the range of a run's values is --worth LEAST MOST")
+    if arguments.run_folder is None:
+        raise ModelError("give a run folder, or --policy FILE --env ID --returns LO HI")
     from rpl_agent.agent.runs import evaluate
 
     source = stored_source(arguments.run_folder, arguments.env)
     result = call(evaluate, arguments, arguments.run_folder, source.env(), theta=source.theta, options=source.options)
     emit(arguments, result, "evaluation")
+
+
+def _bound_return(arguments: argparse.Namespace) -> None:
+    """Bound the mean return of a policy of the user's own."""
+    from rpl_agent.agent.sampling.returns import bound_return
+    from rpl_agent.agent.world.named_env import load_named, named_or_registered, names_code
+
+    if arguments.run_folder is not None or arguments.bounds is not None:
+        extra = "a run folder" if arguments.run_folder is not None else "--worth (write --returns)"
+        raise ModelError(f"--policy is played in --env and takes no {extra.removeprefix('a ')}")
+    missing = [name for name in ("env", "returns") if getattr(arguments, name) is None]
+    if missing:
+        raise ModelError(f"--policy needs --{missing[0]}: rpl evaluate --policy FILE --env ID --returns LO HI")
+    if names_code(arguments.policy):
+        policy = load_named(arguments.policy)
+    else:
+        from rpl_agent.studies.baselines.sb3 import load_policy
+
+        policy = load_policy(arguments.policy, arguments.algorithm)
+    env, _ = named_or_registered(arguments.env)
+    delta = {} if arguments.delta is None else {"delta": arguments.delta}
+    found = bound_return(
+        policy, env, arguments.episodes, arguments.returns, width=arguments.width, seed=arguments.seed, **delta
+    )
+    data = {"policy": arguments.policy, "env": arguments.env, "returns": arguments.returns, **found.to_dict()}
+    emit(arguments, {**data, "text": str(found)}, "mean return")
 
 
 def run_watch(arguments: argparse.Namespace) -> None:

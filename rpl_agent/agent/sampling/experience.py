@@ -42,7 +42,7 @@ class _LaneCodes:
         return {**self._episodes.add(transitions, begins), **windows}
 
 
-class _GeneratorStates:
+class GeneratorStates:
     """States of a generator that were seen before; what is forgotten when there are many depends on the state alone."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class ChanceWatch:
         self._lanes: dict[int, _LaneCodes] = {}
         self._waiting: list[tuple[int, int, bool, int]] = []
         self._look_at = FIRST_LOOK
-        self._states = _GeneratorStates()  # after all resets
+        self._states = GeneratorStates()  # after all resets
         self.found: str | None = None
 
     def add(self, transition: int, lane: int, begins: bool, tick: int) -> None:

@@ -50,6 +50,15 @@ def make_named(text: str, render_mode: str | None = None) -> tuple[Any, dict[str
     return env, dict(options)
 
 
+def load_named(text: str) -> Any:
+    """What ``module:name`` or ``path/to/file.py:name`` is, for a policy."""
+    place, _, name = text.rpartition(":")
+    module = _from_file(Path(place)) if place.endswith(".py") else _imported(place)
+    if not hasattr(module, name):
+        raise ModelError(f"{text}: {module.__name__} has no {name!r}")
+    return getattr(module, name)
+
+
 def named_or_registered(text: str) -> tuple[Any, dict[str, Any]]:
     """The same, also for registered ids."""
     if names_code(text):

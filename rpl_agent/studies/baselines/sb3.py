@@ -7,7 +7,9 @@ state with k enabled actions means the (a mod k)-th enabled one, in training and
 
 from __future__ import annotations
 
+import json
 import os
+import zipfile
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any, ClassVar, TypedDict
@@ -297,3 +299,52 @@ class SB3Agent:
         agent.num_episodes, agent.num_timesteps = saved["episodes"], saved["timesteps"]
         agent.set_env(env)
         return agent
+
+
+# ---------------------------------------------------------------------- policies of others
+def load_policy(path: str, algorithm: str | None = None) -> Any:
+    """A model that Stable-Baselines3 or sb3-contrib saved. Loading one runs code that the file contains.
+
+    algorithm : the name of its class; by default what the settings in the file belong to.
+    """
+    import sb3_contrib
+    import stable_baselines3
+
+    if not os.path.isfile(path):
+        raise DataError(f"{path}: no such file")
+    name = algorithm or _algorithm_of(path)
+    kind = getattr(stable_baselines3, name, None) or getattr(sb3_contrib, name, None)
+    if not hasattr(kind, "load"):
+        raise ModelError(f"{name!r} is not an algorithm of Stable-Baselines3 or sb3-contrib, for example PPO")
+    try:
+        return kind.load(path, device="cpu")
+    except Exception as error:
+        raise DataError(
+            f"{path} cannot be loaded as {name}: {error}; name the algorithm that saved it with --algorithm"
+        ) from error
+
+
+#: Settings that only one algorithm stores, the most specific first.
+_SETTINGS = {
+    "exploration_fraction": "DQN",
+    "target_entropy": "SAC",
+    "policy_delay": "TD3",
+    "clip_range": "PPO",
+    "gae_lambda": "A2C",
+}
+
+
+def _algorithm_of(path: str) -> str:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            data = json.loads(archive.read("data"))
+            policy = str(data.get("policy_class", {}).get("__module__", ""))
+    except checkpoint.UNREADABLE as error:
+        raise DataError(f"{path} is not a model saved by Stable-Baselines3: {error}") from None
+    for part, name in (("maskable", "MaskablePPO"), ("recurrent", "RecurrentPPO")):
+        if part in policy:
+            return name
+    found = next((name for setting, name in _SETTINGS.items() if setting in data), None)
+    if found is None:
+        raise DataError(f"{path} does not say which algorithm saved it: name it with --algorithm, for example PPO")
+    return found
