@@ -375,3 +375,18 @@ def test_a_longer_run_has_pictures(tmp_path, monkeypatch):
     events = EventAccumulator(found["run"], size_guidance={"images": 0}).Reload()
     assert set(events.Tags()["images"]) == {"region/outline", "policy/map"}
     assert [picture.step for picture in events.Images("region/outline")] == [20, 40, 40]
+
+
+def test_no_picture_ends_a_run(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from rpl_agent.agent.output import tensorboard
+    from rpl_agent.core.errors import RPLWarning
+
+    def fails(*_):
+        raise IndexError("too many indices")
+
+    monkeypatch.setattr(tensorboard, "PICTURE_SECONDS", 0.0)
+    monkeypatch.setattr(tensorboard, "region_figure", fails)
+    with pytest.warns(RPLWarning, match="a picture for TensorBoard is left out: IndexError"):
+        found = runs.train(world(), source=SOURCE, log_dir=tmp_path, budget=40, seed=0, quiet=True, log_interval=20)
+    assert found["episodes"] == 40

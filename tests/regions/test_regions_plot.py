@@ -74,3 +74,22 @@ def test_a_policy_map_has_one_symbol_per_action():
     pairs = {(int(a), str(s)) for a, s in zip(shown.action.ravel(), shown.symbols.ravel()) if a >= 0}
     assert len(pairs) == len({a for a, _ in pairs}) == len({s for _, s in pairs})
     assert {shown.legend[a] for a, _ in pairs} <= {"↑ up", "→ right"}
+
+
+def test_only_single_numbers_are_axes():
+    """A variable may be a vector, as the position of a Dict observation: that ended runs in an IndexError."""
+    from rpl_agent.agent.output.plotting.policy_map import policy_map
+    from rpl_agent.core.model import Objective, build
+    from rpl_agent.core.solver import solve_at
+
+    def actions(state):
+        (y, x), fuel, mode = state
+        if fuel == 0:
+            return {"go": {state: 1}}
+        return {"go": {((y, x + 1), fuel - 1, "far"): "p", ((y + 1, x), fuel - 1, "near"): "1 - p"}}
+
+    for names in (("pos", "fuel", "mode"), ("x", "y", "mode")):
+        pmdp = build(((0, 0), 2, "near"), actions, domain=["p"], variables=names, labels={"end": lambda s: s[1] == 0})
+        policy = solve_at(pmdp, np.array([0.8]), Objective.reach("end")).policy
+        shown = policy_map(pmdp.instantiate([0.8]), policy)
+        assert set(shown.axes) == {names[1], "mode"}

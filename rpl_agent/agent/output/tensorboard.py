@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.output.plotting import policy_map
 from rpl_agent.agent.output.plotting.region import region_figure
 from rpl_agent.agent.schedule import schedule_to_dict
+from rpl_agent.core.errors import RPLWarning
 
 if TYPE_CHECKING:
     from rpl_agent.guarantee.certificate import Certificate
@@ -34,18 +36,31 @@ class TensorBoardCallback(BaseCallback):
     def __init__(self) -> None:
         super().__init__()
         self._drawn = time.monotonic()
+        self._failed = False
 
     def _on_certificate(self, certificate: Certificate) -> bool:
         writer = self.agent.logger.tensorboard
         if writer is not None:
             writer.text("guarantee", _guarantee_text(certificate), self.agent.num_episodes)
-            self._draw(writer, certificate)
+            self._try_to_draw(writer, certificate)
         return True
+
+    def _try_to_draw(self, writer: Any, certificate: Certificate) -> None:
+        """Draw from time to time; no picture ends a run."""
+        if time.monotonic() - self._drawn < PICTURE_SECONDS or find_spec("matplotlib") is None:
+            return
+        try:
+            self._draw(writer, certificate)
+        except Exception as error:
+            if not self._failed:
+                warnings.warn(f"a picture for TensorBoard is left out: {error!r}", RPLWarning, stacklevel=2)
+            self._failed = True
+        self._drawn = time.monotonic()
 
     def _draw(self, writer: Any, certificate: Certificate) -> None:
         """``region/outline``, one or two parameters of the confidence region, and ``policy/map``."""
         agent, found = self.agent, self.agent.session.planner.uncertainty
-        if time.monotonic() - self._drawn < PICTURE_SECONDS or found is None or find_spec("matplotlib") is None:
+        if found is None:
             return
         if found.region is not None and not found.empty:
             parameters = range(min(2, agent.pmdp.num_parameters))
@@ -55,13 +70,12 @@ class TensorBoardCallback(BaseCallback):
             if shown is not None:
                 title = f"the certified policy after {agent.num_episodes:,} episodes"
                 writer.figure("policy/map", policy_map.draw(shown, title), agent.num_episodes)
-        self._drawn = time.monotonic()
 
     def _on_training_end(self) -> None:
         writer, certificate, agent = self.agent.logger.tensorboard, self.agent.certificate, self.agent
         if writer is None or certificate is None:
             return
-        self._draw(writer, certificate)
+        self._try_to_draw(writer, certificate)
         config, names = agent.session.config, ("gap", "lower", "upper")
         settings = {  # the table shows the first five by name, then the results
             "confidence": config.confidence,

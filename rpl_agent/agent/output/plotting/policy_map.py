@@ -60,13 +60,15 @@ def policy_map(mdp: MDP, policy: Policy, steps: int = STEPS) -> PolicyMap | None
     np.add.at(cells, (up[pmdp.row_state], across[pmdp.row_state], pmdp.action), visits)
     total = cells.sum(axis=2)
     action = np.where(total > RARE, cells.argmax(axis=2), -1)
-    symbols = _symbols(mdp, visits, column, (up, across), action, arrows=axes == ("x", "y"))
+    arrows = axes == ("x", "y") and all(values.dtype.kind in "iuf" for values in column)
+    symbols = _symbols(mdp, visits, column, (up, across), action, arrows)
     return PolicyMap(axes, xs, ys, action, total, symbols, pmdp.action_names)
 
 
 def drawing_axes(pmdp: ParametricMDP) -> tuple[str, str] | None:
-    """The two variables to draw over."""
-    varying = {name: len(np.unique(values)) for name, values in pmdp.variables.items()}
+    """The two variables to draw over: columns of single numbers or texts, no vectors."""
+    columns = {name: np.asarray(values) for name, values in pmdp.variables.items()}
+    varying = {name: len(np.unique(c)) for name, c in columns.items() if c.ndim == 1 and c.dtype.kind in "biufUS"}
     names = [name for name, count in varying.items() if count > 1]
     for pair in FAVOURITES:
         if set(pair) <= set(names):
