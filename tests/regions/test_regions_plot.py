@@ -83,7 +83,7 @@ def test_only_single_numbers_are_axes():
     from rpl_agent.core.solver import solve_at
 
     def actions(state):
-        (y, x), fuel, mode = state
+        (y, x), fuel, _ = state
         if fuel == 0:
             return {"go": {state: 1}}
         return {"go": {((y, x + 1), fuel - 1, "far"): "p", ((y + 1, x), fuel - 1, "near"): "1 - p"}}

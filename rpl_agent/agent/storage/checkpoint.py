@@ -15,12 +15,14 @@ damaged or foreign file raises `CheckpointError`; `read_latest` then falls back 
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import io
 import json
 import os
 import shutil
 import tempfile
+import time
 import warnings
 import zipfile
 import zlib
@@ -83,6 +85,7 @@ def new_folder(log_dir: Path, name: str | None, default: str, fill: Callable[[Pa
     if name is not None and (log_dir / name).resolve().parent != log_dir.resolve():
         raise ModelError(f"the run's name {name!r} must be a plain folder name")
     log_dir.mkdir(parents=True, exist_ok=True)
+    remove_stale(log_dir, ".*.part")
     temporary = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=log_dir))
     try:
         os.chmod(temporary, 0o755)
@@ -95,6 +98,18 @@ def new_folder(log_dir: Path, name: str | None, default: str, fill: Callable[[Pa
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def remove_stale(folder: Path, pattern: str) -> None:
+    """Remove temporary files and folders that killed processes left behind."""
+    for path in folder.glob(pattern):
+        with suppress(OSError):  # another process was faster, or it is not ours to remove
+            if time.time() - path.stat().st_mtime < STALE_SECONDS:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
 
 
 def _rename(folder: Path, to: Path) -> bool:
@@ -132,8 +147,11 @@ UNREADABLE = (
     RuntimeError,
     MemoryError,
 )
-#: Deflate cannot expand genuine arrays much further than runs of zeros.
-MAX_RATIO = 1100
+#: A file may expand to FREE_BYTES and MAX_RATIO times its size; deflate alone reaches 1,032 times.
+FREE_BYTES = 64 << 20
+MAX_RATIO = 200
+#: A temporary file or folder of this age is left over from a process that was killed.
+STALE_SECONDS = 3600.0
 
 
 class CheckpointError(DataError):
@@ -157,6 +175,7 @@ def write(path: str | os.PathLike, state: dict[str, Any], arrays: dict[str, np.n
 
 def _write(path: Path, blob: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_stale(path.parent, f"{glob.escape(path.name)}.*.part")
     handle, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -185,11 +204,23 @@ def pack(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
         "version": VERSION,
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
     }
+    members = {"manifest.json": json.dumps(manifest).encode(), **members}
+    packed = _zip(members, zipfile.ZIP_DEFLATED)
+    expands = sum(map(len, members.values())) > _most_bytes(len(packed))
+    return _zip(members, zipfile.ZIP_STORED) if expands else packed
+
+
+def _zip(members: Mapping[str, bytes], method: int) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, data in {"manifest.json": json.dumps(manifest).encode(), **members}.items():
-            archive.writestr(zipfile.ZipInfo(name), data, compress_type=zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(out, "w", method, compresslevel=1) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data, compress_type=method)
     return out.getvalue()
+
+
+def _most_bytes(size: int) -> int:
+    """Bytes to which a file of this size may expand."""
+    return min(MAX_BYTES, FREE_BYTES + MAX_RATIO * size)
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -211,8 +242,7 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]
         state = json.loads(members["state.json"])
         if not isinstance(state, dict):
             raise CheckpointError(f"{path} is damaged: its state is not an object")
-        with np.load(io.BytesIO(members["arrays.npz"]), allow_pickle=False) as data:
-            arrays = {name: data[name] for name in data.files}
+        arrays = _read_arrays(members["arrays.npz"], path)
     except CheckpointError:
         raise
     except UNREADABLE as error:
@@ -238,10 +268,19 @@ def _read_members(archive: zipfile.ZipFile, path: Path) -> dict[str, bytes]:
     names = [info.filename for info in archive.infolist()]
     if sorted(names) != sorted(_MEMBERS):
         raise CheckpointError(f"{path} is not a checkpoint of rpl_agent: it holds {sorted(names)[:5]}")
-    for info in archive.infolist():
-        if info.file_size > MAX_BYTES or info.file_size > MAX_RATIO * max(info.compress_size, 1) + 4096:
-            raise CheckpointError(f"{path}: {info.filename} claims {info.file_size} bytes, refused")
+    size, total = path.stat().st_size, sum(info.file_size for info in archive.infolist())
+    if total > _most_bytes(size):
+        raise CheckpointError(f"{path} has {size:,} bytes and would expand to {total:,}: refused")
     return {name: archive.read(name) for name in names}
+
+
+def _read_arrays(data: bytes, path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an npz file, which must not be compressed again: its size bounds theirs."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+            raise CheckpointError(f"{path}: its arrays are compressed twice: refused")
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
 def _keep_previous(path: Path) -> None:

@@ -81,7 +81,9 @@ def require_distinct_ways(pmdp: ParametricMDP, paid: np.ndarray) -> None:
         )
 
 
-def way_taken(paid: Sequence[Sequence[float]], ways: Sequence[int], reward: float) -> tuple[int | None, float]:
+def way_taken(
+    paid: Sequence[Sequence[float]] | np.ndarray, ways: Sequence[int], reward: float
+) -> tuple[int | None, float]:
     """(the way that pays a reward, by how much the reward misses the model's); (None, inf) if none does.
 
     paid : per transition the least and the most that it pays, and the tolerance. Where several ways are within it, the

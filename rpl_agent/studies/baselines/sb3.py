@@ -313,7 +313,7 @@ def load_policy(path: str, algorithm: str | None = None) -> Any:
     if not os.path.isfile(path):
         raise DataError(f"{path}: no such file")
     name = algorithm or _algorithm_of(path)
-    kind = getattr(stable_baselines3, name, None) or getattr(sb3_contrib, name, None)
+    kind: Any = getattr(stable_baselines3, name, None) or getattr(sb3_contrib, name, None)
     if not hasattr(kind, "load"):
         raise ModelError(f"{name!r} is not an algorithm of Stable-Baselines3 or sb3-contrib, for example PPO")
     try:
