@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partialmethod
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -196,8 +197,10 @@ class CheckpointCallback(BaseCallback):
         self, save_freq: int | None = None, save_path: str | Path | None = None, *, seconds: float | None = 20.0
     ):
         super().__init__()
-        if save_freq is not None and save_freq < 1:
-            raise ModelError(f"CheckpointCallback: save_freq = {save_freq} must be at least 1 episode")
+        if save_freq is not None and (not hasattr(save_freq, "__index__") or save_freq < 1):
+            raise ModelError(
+                f"CheckpointCallback: save_freq = {save_freq!r} must be a whole number of episodes, 1 or more"
+            )
         self.path = None if save_path is None else Path(save_path)
         self.every, self.seconds = save_freq, seconds
         self._saved_at = 0
@@ -262,8 +265,8 @@ class StopOnGap(BaseCallback):
 
     def __init__(self, gap: float):
         super().__init__()
-        if not gap > 0:
-            raise ModelError(f"the gap to stop at must be positive, not {gap}")
+        if isinstance(gap, bool) or not isinstance(gap, Real) or not gap > 0:
+            raise ModelError(f"the gap to stop at must be a positive number, not {gap!r}")
         self.gap = gap
 
     def _on_training_start(self) -> None:
@@ -394,6 +397,8 @@ def as_callback(callback: Callback) -> Any:
     """Turn None, a callback, a list or a function into one callback."""
     if callback is None:
         return CallbackList([])
+    if isinstance(callback, type):
+        raise ModelError(f"{callback.__name__} is a class: pass a callback, {callback.__name__}(...)")
     if isinstance(callback, (list, tuple)):
         return CallbackList([as_callback(item) for item in callback])
     if hasattr(callback, "on_step"):

@@ -20,7 +20,7 @@ from rpl_agent.agent.sampling.returns import play_episodes
 from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
-from rpl_agent.agent.world.observations import Env, is_vector, time_limit
+from rpl_agent.agent.world.observations import Env, is_vector, require_environment, time_limit
 from rpl_agent.agent.world.plays import value_range
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
@@ -72,8 +72,8 @@ def monte_carlo(agent: Any, env: Env, episodes: int, *, seed: int = 0, policy: P
 
 def play(agent: Any, env: Env, episodes: int, *, seed: int, policy: Policy) -> SampledBatch:
     """Episodes of a policy that nobody learns from."""
-    if episodes < 1:
-        raise ModelError(f"episodes {episodes} must be at least 1")
+    if not hasattr(episodes, "__index__") or isinstance(episodes, bool) or episodes < 1:
+        raise ModelError(f"episodes {episodes!r} must be a whole number, at least 1")
     objective = agent.objective
     compiled = objective.horizon is None  # the simulator knows no rules that change with time
     attachment = attach(
@@ -106,6 +106,9 @@ def evaluate(
     delta: float | None = None,
 ) -> Evaluation:
     """Play any policy and bound its mean value; see `RPLAgent.evaluate`."""
+    require_environment(env)
+    if bounds is not None and np.shape(bounds) != (2,):
+        raise ModelError(f"bounds={bounds!r} must be the least and the most value of one episode, (least, most)")
     if policy is None:
         policy = (agent.certificate or agent.certify()).policy
     objective, own = agent.objective, isinstance(policy, Policy)

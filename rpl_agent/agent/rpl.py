@@ -6,6 +6,8 @@ The learned state lives in a `Session` (session.py), the loop in loop.py.
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import os
 import warnings
 from dataclasses import replace
@@ -94,10 +96,18 @@ class RPLAgent(Queries):
         tensorboard_log: str | os.PathLike | None = None,
         seed: int | None = None,
         verbose: int = 0,
+        **unknown: Any,
     ):
         refuse_policy_network(env, others)
-        if not 0.0 <= weight <= 1.0:
-            raise ModelError(f"weight {weight} is outside [0, 1]")
+        _refuse_settings(unknown, type(self))
+        if not isinstance(weight, float | int) or not 0.0 <= weight <= 1.0:
+            raise ModelError(f"weight {weight!r} is not a number from 0 to 1")
+        if config is not None and not isinstance(config, Config):
+            raise ModelError(f"config={config!r} is not a Config: write config=Config(delta=0.05), or delta=0.05 alone")
+        if schedule is not None and (isinstance(schedule, type) or not hasattr(schedule, "limits")):
+            raise ModelError(f"schedule={schedule!r} is not a schedule: write for example EveryN(100) or Doubling()")
+        if seed is not None and (not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0):
+            raise ModelError(f"seed {seed!r} must be a whole number, at least 0, or None")
         self.config = config or Config(confidence, relaxation, delta, precision)
         self.schedule = schedule if schedule is not None else Doubling()
         self.weight, self.exploration = weight, exploration_of(exploration)
@@ -105,7 +115,7 @@ class RPLAgent(Queries):
         self.check_rewards = check_rewards
         self.horizon, self.end = horizon, end
         self.observation_to_state, self.action_to_env = observation_to_state, action_to_env
-        self.tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
+        self.tensorboard_log = None if tensorboard_log is None else _path(tensorboard_log, "tensorboard_log")
         self.verbose = verbose
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
         self.acting_rng = np.random.default_rng([self.seed, 1])  # separate: acting does not change what is learned
@@ -267,7 +277,7 @@ class RPLAgent(Queries):
             session.require_anytime("stop_when_gap")
         describe = partial(write_run, source=session.env_spec or {}, seed=self.seed)
         if folder is not None:
-            self.run_folder = Path(folder)
+            self.run_folder = _path(folder, "folder")
             self.run_folder.mkdir(parents=True, exist_ok=True)
         elif self.run_folder is None and self.tensorboard_log is not None:
             self.run_folder = checkpoint.new_folder(self.tensorboard_log, None, name, describe)
@@ -383,7 +393,7 @@ class RPLAgent(Queries):
 
         A damaged file is an error, unless the previous one still exists: then that is used, with a warning.
         """
-        state, arrays = checkpoint.read_latest(path if Path(path).exists() else _zipped(path))
+        state, arrays = checkpoint.read_latest(path if _path(path, "path").exists() else _zipped(path))
         stored = read_state(state, arrays)
         agent = cls(
             **agent_arguments(stored, schedule),
@@ -412,7 +422,38 @@ class RPLAgent(Queries):
             raise checkpoint.CheckpointError(f"{error}; {lost} steps are not in any checkpoint") from error
 
 
+#: Settings of other agents, and what takes their place here.
+ELSEWHERE = {
+    "gamma": 'the discount is part of the objective, "maximise discounted gain, gamma 0.9"',
+    "discount": 'the discount is part of the objective, "maximise discounted gain, gamma 0.9"',
+    "learning_rate": "nothing is tuned here: counts need no learning rate",
+    "epsilon": "weight=0.9 is the probability of the planned action while exploring",
+    "total_timesteps": "pass it to learn(total_timesteps=...)",
+    "budget": "pass it to learn(budget=...)",
+    "device": "there is no network, and no GPU is used",
+    "policy_kwargs": "there is no network: the policy is a table",
+    "model": "pass the model as pmdp=...",
+}
+
+
+def _refuse_settings(unknown: dict[str, Any], agent: type) -> None:
+    if not unknown:
+        return
+    name = next(iter(unknown))
+    known = [p for p in inspect.signature(agent).parameters if p not in ("others", "unknown")]
+    near = difflib.get_close_matches(name, known, 1)
+    hint = ELSEWHERE.get(name) or (f"the nearest is {near[0]!r}" if near else f"it has {', '.join(known)}")
+    raise ModelError(f"{agent.__name__} has no setting {name!r}: {hint}")
+
+
+def _path(given: Any, name: str) -> Path:
+    if not isinstance(given, str | os.PathLike):
+        raise ModelError(f"{name}={given!r} is not a path: write a text, for example 'logs/demo'")
+    return Path(given)
+
+
 def _zipped(path: str | os.PathLike) -> Path:
+    path = _path(path, "path")
     return Path(path) if Path(path).suffix else Path(f"{os.fspath(path)}.zip")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -109,8 +110,8 @@ class EveryN:
     kind: ClassVar[str] = "every-n"
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ModelError(f"EveryN({self.n}): n must be at least 1")
+        if not hasattr(self.n, "__index__") or self.n < 1:
+            raise ModelError(f"EveryN({self.n!r}): n must be a whole number of episodes, at least 1")
 
     def limits(self, progress: Progress) -> Limits:
         return Limits(episodes=progress.episodes + self.n)
@@ -181,10 +182,11 @@ class Target:
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
             raise ModelError(f"unit {self.unit!r} is not one of {UNITS}")
-        if self.stop_when_gap is not None and not self.stop_when_gap > 0:
-            raise ModelError(f"stop_when_gap {self.stop_when_gap} must be positive")
-        if self.log_interval is not None and self.log_interval < 1:
-            raise ModelError(f"log_interval {self.log_interval} must be at least 1 episode")
+        gap, interval = self.stop_when_gap, self.log_interval
+        if gap is not None and (isinstance(gap, bool) or not isinstance(gap, Real) or not gap > 0):
+            raise ModelError(f"stop_when_gap {gap!r} must be a positive number: upper − lower in the objective's unit")
+        if interval is not None and (not hasattr(interval, "__index__") or interval < 1):
+            raise ModelError(f"log_interval {interval!r} must be a whole number of episodes, at least 1")
 
     @classmethod
     def after(cls, done: int, budget: Any, unit: str, stop_when_gap: float | None, log_interval: int | None) -> Target:

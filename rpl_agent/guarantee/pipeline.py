@@ -94,8 +94,8 @@ class Config:
         confidence_set(self.confidence)
         if self.relaxation not in RELAXATIONS:
             raise ModelError(f"relaxation {self.relaxation!r} is not one of {RELAXATIONS}")
-        if not 0 < self.precision < 1:
-            raise ModelError(f"precision {self.precision} is outside (0, 1)")
+        if not isinstance(self.precision, float | int) or not 0 < self.precision < 1:
+            raise ModelError(f"precision {self.precision!r} is not a number between 0 and 1")
 
     @property
     def is_anytime(self) -> bool:
@@ -286,6 +286,7 @@ def certify(
     >>> print(f"{certificate.upper:.2f}")
     120.61
     """
+    _require_kinds(pmdp, counts, objective, config)
     config = replace(config or Config(), **settings)
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     pmdp = pmdp.pmdp if isinstance(pmdp, UncertainMDP) else pmdp
@@ -294,6 +295,21 @@ def certify(
         policy.check(pmdp)
     found = uncertainty_from(pmdp, counts, config, objective)
     return certify_uncertainty(pmdp, counts, found, objective, config, policy=policy, warm=warm)
+
+
+def _require_kinds(pmdp: Any, counts: Any, objective: Any, config: Any) -> None:
+    """Raise unless these are a model, its counts, an objective and a config, in this order."""
+    wanted = (
+        (pmdp, (ParametricMDP, UncertainMDP)),
+        (counts, (Counts,)),
+        (objective, (Objective, str)),
+        (Config() if config is None else config, (Config,)),
+    )
+    for given, kinds in wanted:
+        if not isinstance(given, kinds):
+            raise ModelError(
+                f"certify(pmdp, counts, objective, config) got {type(given).__name__} in place of {kinds[0].__name__}"
+            )
 
 
 @one_blas_thread

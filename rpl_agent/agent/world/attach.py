@@ -233,6 +233,12 @@ def attach(
     objective itself: then it promises `model_rewards`.
     """
     require_environment(env)
+    if pmdp is not None and not isinstance(pmdp, ParametricMDP):
+        raise ModelError(f"pmdp is {type(pmdp).__name__}, not a model: pass what build(...) or load_prism(...) returns")
+    if state_of is not None and not callable(state_of):
+        raise ModelError(
+            f"observation_to_state is {type(state_of).__name__}, not a function from an observation to a state"
+        )
     with representative(env) as inner:
         named, binding = attribute(inner, "pmdp"), None
         if named is None and state_of is None:
@@ -371,6 +377,8 @@ def _with_horizon(goal: Objective, horizon: int | str | None, limit: int | None,
         return replace(goal, horizon=limit)
     if isinstance(horizon, str):
         raise ModelError(f"horizon {horizon!r} is neither 'env' nor a number of steps")
+    if not hasattr(horizon, "__index__") or isinstance(horizon, bool):
+        raise ModelError(f"horizon {horizon!r} is neither 'env' nor a whole number of steps")
     return replace(goal, horizon=int(horizon))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.world.attach import Attachment, attach
-from rpl_agent.agent.world.observations import Env, is_vector, name_of, time_limit
+from rpl_agent.agent.world.observations import Env, is_vector, name_of, require_environment, time_limit
 from rpl_agent.agent.world.plays import finished, over_at_once, way_taken
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
@@ -124,6 +124,8 @@ def check_model(
     >>> found.problems
     []
     """
+    require_environment(env)
+    _require_episodes(episodes)
     if is_vector(env):
         raise ModelError("check a single environment, not a vector environment")
     world = attach(
@@ -319,6 +321,8 @@ def sketch(env: Env, *, episodes: int = 500, seed: int = 0, file: str = "sketch.
     """
     from gymnasium.spaces import Discrete
 
+    require_environment(env)
+    _require_episodes(episodes)
     if is_vector(env) or not isinstance(env.action_space, Discrete):
         raise ModelError(f"a sketch needs a single environment with Discrete actions, which {name_of(env)} is not")
     seen, starts, steps = _play(env, episodes, seed)
@@ -352,6 +356,11 @@ def sketch(env: Env, *, episodes: int = 500, seed: int = 0, file: str = "sketch.
         end=f', "end": {OVER!r}' if ends else "",
     )
     return head + "".join(_rows(seen)) + tail
+
+
+def _require_episodes(episodes: Any) -> None:
+    if not hasattr(episodes, "__index__") or isinstance(episodes, bool) or episodes < 1:
+        raise ModelError(f"episodes {episodes!r} must be a whole number, at least 1")
 
 
 def _play(env: Any, episodes: int, seed: int) -> tuple[Seen, Counter[Any], int]:

@@ -64,6 +64,10 @@ def refuse_policy_network(env: Any, others: tuple[Any, ...]) -> None:
 
 def require_environment(env: Any) -> None:
     """Raise unless this is a Gymnasium environment or vector environment."""
+    if isinstance(env, type):
+        raise ModelError(f"{env.__name__} is a class: pass an environment, {env.__name__}()")
+    if isinstance(env, str):
+        raise ModelError(f"{env!r} is a text: pass the environment, gymnasium.make({env!r})")
     if isinstance(env, int | float):
         raise ModelError(
             f"learn({env}): the environment comes first. A budget in steps, as in Stable-Baselines3: "
@@ -76,7 +80,8 @@ def require_environment(env: Any) -> None:
             "pass the environment itself, or gymnasium.make_vec(id, num_envs=...)"
         )
     if not (hasattr(env, "step") and hasattr(env, "reset") and hasattr(env, "action_space")):
-        raise ModelError(f"{type(env).__name__} is not a Gymnasium environment")
+        instead = ": call it and pass what it makes" if callable(env) else ""
+        raise ModelError(f"{type(env).__name__} is not a Gymnasium environment{instead}")
 
 
 @contextmanager

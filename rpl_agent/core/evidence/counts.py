@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rpl_agent.core.errors import DataError
+from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import ParametricMDP, cached_on, owners
 from rpl_agent.core.native import core
 
@@ -105,6 +105,8 @@ class Counts:
     """
 
     def __init__(self, pmdp: ParametricMDP, *, schedule: str | None = None, planned: int | None = None):
+        if not isinstance(pmdp, ParametricMDP):
+            raise ModelError(f"counts need a model first, as build(...) returns it, not {type(pmdp).__name__}")
         if schedule is not None and schedule not in _SCHEDULES:
             raise DataError(f"schedule {schedule!r} is not one of {_SCHEDULES}")
         if planned is not None and (schedule != "split" or planned < 1):

@@ -381,6 +381,8 @@ class ParametricMDP:
 
     def row_name(self, row: int) -> str:
         state = int(self.row_state[row])
+        if not self.action_names:  # nothing but the draw of a start
+            return f"state {state} = {self.state_name(state)}"
         return f"state {state} = {self.state_name(state)}, action {self.action_names[self.action[row]]!r}"
 
     def transition_name(self, t: int) -> str:
@@ -398,7 +400,10 @@ class ParametricMDP:
             if missing:
                 raise ModelError(f"θ and the model differ in parameters: {listed(sorted(missing))}")
             theta = np.array([theta[name] for name in self.table.parameters])
-        theta = np.asarray(theta, dtype=float)
+        try:
+            theta = np.asarray(theta, dtype=float)
+        except (TypeError, ValueError):
+            theta = np.full(0, np.nan)
         if theta.shape != (self.num_parameters,) or not np.isfinite(theta).all():
             raise ModelError(
                 f"θ must be {self.num_parameters} finite numbers, one per parameter: {listed(self.table.parameters)}"

@@ -33,6 +33,13 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.model.building.arguments import (
+    require_functions,
+    require_names,
+    require_start,
+    reward_amount,
+    truth,
+)
 from rpl_agent.core.model.building.validation import Defect, raise_problems, require_valid
 from rpl_agent.core.model.domain import Domain
 from rpl_agent.core.model.expressions import ExpressionTable
@@ -153,7 +160,9 @@ def build(
     >>> build("start", actions, domain={"p": (0.1, 0.9)}, labels={"won": lambda state: state == "heads"}, name="coin")
     ParametricMDP('coin', states=3, transitions=4, expressions=3, parameters=('p',))
     """
-    domain = domain if isinstance(domain, Domain) else Domain.box(domain)
+    require_functions(labels, rewards, actions, variables)
+    require_start(initial_state)
+    domain = domain if isinstance(domain, Domain) else Domain.box(require_names(domain))
     explorer = _Explorer(actions, domain, name, max_states)
     explorer.run(initial_state)
     order_of_actions = action_order(explorer.listed, action_names, name)
@@ -172,7 +181,10 @@ def build(
         table,
         domain,
         0,
-        {k: np.array([not quiet and bool(f(s)) for s, quiet in zip(order, silent)]) for k, f in (labels or {}).items()},
+        {
+            k: np.array([not quiet and truth(k, f(s), s) for s, quiet in zip(order, silent)])
+            for k, f in (labels or {}).items()
+        },
         payments.arrays(pieces),
         order_of_actions.names,
         columns,
@@ -319,9 +331,11 @@ class _Payments:
         least = self._row[index, action] = []
         for name, (function, arrival) in self._rewards.items():
             if not arrival:
-                least.append(_number(function(state, action)))
+                least.append(reward_amount(name, function(state, action), state, action))
                 continue
-            paid = {s: float(function(state, action, end)) for s, end in ends.items()}
+            paid = {
+                s: float(reward_amount(name, function(state, action, end), state, action)) for s, end in ends.items()
+            }
             smallest = min(paid.values(), default=0.0)
             least.append(smallest)
             for s, amount in paid.items():
@@ -363,11 +377,6 @@ class _Payments:
                 errors = more if errors is None else errors + more
             rewards[name] = Reward(np.zeros(len(order)), numbers, row_error=errors)
         return rewards
-
-
-def _number(value: Any) -> float | Fraction:
-    """A reward as it was given: fractions are rounded in the end, where the error is noted."""
-    return value if isinstance(value, Fraction) else float(value)
 
 
 def _sum(*terms: float) -> tuple[float, float]:

@@ -205,9 +205,7 @@ def assemble(
     label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
     earned = (choice_state, label_index, machine.actions, row_of_sorted, rows)
     reward_table = RewardTable(program, columns, states, *earned)
-    domain, table, expression, bounds, rewards, later = _tables(
-        program, pool, ends, merged, domain, reward_table
-    )
+    domain, table, expression, bounds, rewards, later = _tables(program, pool, ends, merged, domain, reward_table)
     variables = {
         v.name: column.astype(np.int32) if max(abs(v.low), abs(v.high)) < 2**31 else column
         for v, column in zip(program.variables, columns, strict=True)
