@@ -186,9 +186,11 @@ def _minari_dataset(name: str) -> Any:
     try:
         import minari
     except ImportError:
-        raise DataError("reading minari:NAME needs the package minari: pip install minari") from None
+        raise DataError("reading minari:NAME needs the package minari: pip install 'minari[hdf5]'") from None
     try:
         return minari.load_dataset(name)
+    except ImportError as error:  # minari without the reader of its own files
+        raise DataError(f"reading minari:NAME needs more of minari ({error}): pip install 'minari[hdf5]'") from None
     except (FileNotFoundError, ValueError, KeyError) as error:
         raise DataError(f"minari dataset {name!r}: {error}") from None
 

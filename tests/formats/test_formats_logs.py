@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -370,3 +372,12 @@ def test_fingerprints_are_those_of_the_windows():
     windows = np.lib.stride_tricks.sliding_window_view(rows, 7)
     same = (windows[:, None] == windows[None]).all(axis=2)
     assert np.array_equal(prints[:, None] == prints[None], same)
+
+
+def test_minari_without_its_file_reader_is_explained(monkeypatch):
+    def load_dataset(name):
+        raise ImportError("h5py is not installed")
+
+    monkeypatch.setitem(sys.modules, "minari", SimpleNamespace(load_dataset=load_dataset))
+    with pytest.raises(DataError, match=r"h5py is not installed\): pip install 'minari\[hdf5\]'"):
+        list(log_sources.open_log("minari:some/data-v0"))
