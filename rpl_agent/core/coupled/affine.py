@@ -75,14 +75,18 @@ class BoxFrame:
         inside = np.where(fixed, low == self.center, first <= low) & np.where(fixed, high == self.center, high <= last)
         return bool(inside.all())
 
-    def minimum(self, region: Region, value: float, slope: np.ndarray) -> float:
-        """A lower bound on value + slope·y over the region."""
+    def in_region(self, slope: np.ndarray) -> tuple[np.ndarray, float]:
+        """(c (d,), error): slope·y is c·(θ − center) for every θ of the box, up to the error."""
         used = self.half > 0.0
         c = np.where(used, slope / np.where(used, self.half, 1.0), 0.0)
+        return c, float(np.abs(slope[~used]).sum() + 4.0 * UNIT_ROUNDOFF * np.abs(slope).sum())
+
+    def minimum(self, region: Region, value: float, slope: np.ndarray) -> float:
+        """A lower bound on value + slope·y over the region."""
+        c, left = self.in_region(slope)
         least = float(region.minimize(c[None, :])[0]) - float(c @ self.center)
         size = np.abs(c) @ (np.abs(self.center) + self.half) + abs(value)
-        left = np.abs(slope[~used]).sum() + 4.0 * UNIT_ROUNDOFF * np.abs(slope).sum()
-        return value + least - float(left) - (4.0 * self.dimension + 16.0) * UNIT_ROUNDOFF * float(size)
+        return value + least - left - (4.0 * self.dimension + 16.0) * UNIT_ROUNDOFF * float(size)
 
 
 def cube_sizes(curvature: np.ndarray, d: int) -> np.ndarray:

@@ -110,6 +110,14 @@ class Frame:
         size = np.abs(slopes).sum(axis=1) + np.abs(c) @ (np.abs(factor).sum(axis=1) + 2.0 * np.abs(self.center))
         return region.minimize(c) - c @ self.center - left - (4.0 * self.dimension + 16.0) * UNIT_ROUNDOFF * size
 
+    def in_region(self, slope: np.ndarray) -> tuple[np.ndarray, float]:
+        """(c (r,), error): slope·y is c·(x − center) for every x of the frame, up to the error."""
+        factor = self.radius * self.factor
+        c = np.linalg.solve(factor.T, slope)
+        size = float(np.abs(slope).sum() + np.abs(c) @ np.abs(factor).sum(axis=1))
+        left = float(np.abs(slope - c @ factor).sum())
+        return c, left + (4.0 * self.dimension + 16.0) * UNIT_ROUNDOFF * size
+
     def minimum(self, region: Region, value: float, slope: np.ndarray) -> float:
         """A lower bound on value + slope·y over the region."""
         return value + float(self.least(region, slope[None])[0]) - 16.0 * UNIT_ROUNDOFF * abs(value)
