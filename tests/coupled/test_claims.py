@@ -10,7 +10,7 @@ import pytest
 
 from rpl_agent.core.coupled import AffineProof, Side, difference_bound, frame_of
 from rpl_agent.core.coupled.bounds import find_bound
-from rpl_agent.core.coupled.claims import Claim
+from rpl_agent.core.coupled.claims import RegionClaim
 from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.model import Nature, Objective, Policy, Sense
 from rpl_agent.core.solver.problem import Problem
@@ -79,6 +79,9 @@ def test_a_claim_says_from_which_side_each_value_is_bounded():
     policy = Policy.deterministic(np.zeros(1, np.int64))
     for sense, sides in ((Sense.MAX, (Side.UPPER, Side.LOWER)), (Sense.MIN, (Side.LOWER, Side.UPPER))):
         objective = Objective.reach("goal", sense=sense)
-        for claim in (Claim.regret(objective, policy, 0.1), Claim.improvement(objective, policy, policy, -0.1)):
+        for claim in (
+            RegionClaim.regret(objective, policy, 0.1),
+            RegionClaim.improvement(objective, policy, policy, -0.1),
+        ):
             assert tuple(term.side for term in claim.terms) == sides and claim.most == 0.1
             assert claim.terms[1].policy is policy

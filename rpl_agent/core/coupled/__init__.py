@@ -10,5 +10,5 @@ Rectangular bounds let nature choose a different parameter in every row; the tru
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, Side
 from rpl_agent.core.coupled.bounds import CoupledBounds, coupled_bounds
-from rpl_agent.core.coupled.claims import Claim, Term, difference_bound
+from rpl_agent.core.coupled.claims import RegionClaim, SignedValue, difference_bound
 from rpl_agent.core.regions.frame import Frame, frame_of

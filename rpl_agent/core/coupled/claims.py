@@ -25,7 +25,7 @@ from rpl_agent.core.regions.base import Region
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class SignedValue:
     """One value of a claim, with its sign."""
 
     sign: int  # 1 or −1
@@ -39,23 +39,23 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
+class RegionClaim:
     """The sum of sign · value is at most ``most`` for every parameter of the region."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[SignedValue, ...]
     most: float
 
     @classmethod
-    def regret(cls, objective: Objective, policy: Policy, most: float) -> Claim:
+    def regret(cls, objective: Objective, policy: Policy, most: float) -> RegionClaim:
         """No policy is better than this one by more than ``most``."""
         sign = 1 if objective.sense is Sense.MAX else -1
-        return cls((Term(sign, objective, None), Term(-sign, objective, policy)), most)
+        return cls((SignedValue(sign, objective, None), SignedValue(-sign, objective, policy)), most)
 
     @classmethod
-    def improvement(cls, objective: Objective, policy: Policy, over: Policy, least: float) -> Claim:
+    def improvement(cls, objective: Objective, policy: Policy, over: Policy, least: float) -> RegionClaim:
         """A policy is better than another one by at least ``least``."""
         sign = 1 if objective.sense is Sense.MAX else -1
-        return cls((Term(sign, objective, over), Term(-sign, objective, policy)), -least)
+        return cls((SignedValue(sign, objective, over), SignedValue(-sign, objective, policy)), -least)
 
 
 def difference_bound(region: Region, upper: AffineBound, lower: AffineBound, state: int) -> float:
