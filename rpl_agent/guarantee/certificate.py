@@ -20,7 +20,7 @@ FORMAT = "rpl-certificate/1"
 #: Deviations of rewards below this are rounding: the bounds allow for them silently.
 ROUNDING = 1e-12
 #: stages of `timings` that come after the confidence set
-SOLVING = ("solve", "coupled")
+SOLVING = ("solve", "coupled", "regret")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Certificate:
     maximising: ``lower`` ≤ V^π(s0) for the returned policy π and V*(s0) ≤ ``upper``;
     minimising: V^π(s0) ≤ ``upper`` and ``lower`` ≤ V*(s0).
     With ``evaluated`` true the policy was given, and both bounds are on its own value.
+    Always: no policy is better than this one by more than ``regret``.
 
     >>> import rpl_envs
     >>> world = rpl_envs.benchmark("Betting-25")
@@ -46,6 +47,7 @@ class Certificate:
     confidence: str
     relaxation: str
     samples: Whole
+    regret: Positive = math.inf  # the most that any policy gains over this one; inf if it was not bounded
     estimate: float = math.nan  # value of the policy at the point estimate: not a guarantee
     evaluated: bool = False
     anytime: bool = True  # valid at data-dependent times (False for fixed-N intervals)
@@ -91,9 +93,17 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """What holds with probability ≥ 1 − δ, as a sentence."""
+        close = f" and is {self.distance}" if self.regret < self.gap else ""
         if self.objective.sense is Sense.MAX:
-            return f"this policy achieves at least {self.lower:.6g}; no policy achieves more than {self.upper:.6g}"
-        return f"this policy costs at most {self.upper:.6g}; no policy costs less than {self.lower:.6g}"
+            own, best = f"achieves at least {self.lower:.6g}", f"achieves more than {self.upper:.6g}"
+        else:
+            own, best = f"costs at most {self.upper:.6g}", f"costs less than {self.lower:.6g}"
+        return f"this policy {own}{close}; no policy {best}"
+
+    @property
+    def distance(self) -> str:
+        """How far the policy is from the best one, in words."""
+        return f"within {self.regret:.4g} of the best possible"
 
     @property
     def explanation(self) -> str:
@@ -162,6 +172,8 @@ class Certificate:
         ]
         if not self.evaluated:
             lines.append(f"  {self.sentence}")
+        elif math.isfinite(self.regret):
+            lines.append(f"  this policy is {self.distance}")
         lines.append(
             f"  from {self.samples:,} transitions, {self.confidence} set"
             f"{' with bets on the value' if self.basis == 'bets' else ''}, {self.relaxation} relaxation"

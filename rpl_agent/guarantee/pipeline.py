@@ -35,9 +35,10 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.coupled import coupled_bounds
+from rpl_agent.core.coupled import CoupledBounds, coupled_bounds
 from rpl_agent.core.coupled.attribution import attribution, episodes_seen, own_gradient
 from rpl_agent.core.coupled.expansion import value_at
+from rpl_agent.core.coupled.regret import difference_above, proved_regret, regret_with_error
 from rpl_agent.core.errors import (
     DataError,
     ModelError,
@@ -339,15 +340,20 @@ def certify_uncertainty(
     warm.robust, warm.optimistic = robust, optimistic
     low, high = (robust, optimistic) if objective.sense is Sense.MAX else (optimistic, robust)
     lower, upper, chosen = low.lower, high.upper, robust.policy if policy is None else policy
-    gradient = None
+    found = None
     name = objective.reward_name  # rewards that depend on the parameters have two ends, one for each side
     is_known = name is None or pmdp.rewards[name].is_known
     one_region = config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None
     if one_region and is_known and not is_signed_share:
         with timed(timings, "coupled"):
             known = (lower, upper)
-            lower, upper, chosen, gradient = _better_bounds(uncertainty, objective, config, policy, known, chosen)
+            lower, upper, chosen, found = _better_bounds(uncertainty, objective, config, policy, known, chosen)
+    with timed(timings, "regret"):
+        claim = (lower, upper, chosen, policy is not None)
+        regret = _regret(uncertainty, config, objective, found, claim, share)
+        regret = regret_with_error(objective, regret, (lower, upper), reward_error - share)
     lower, upper = objective.with_reward_error(lower, upper, reward_error - share)
+    regret = regret if policy is not None else min(regret, difference_above(upper, lower))
     if not lower <= upper:  # bounds of one set cannot cross or be NaN: never report that
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
     estimate, at_edge = math.nan, edge(pmdp, counts)
@@ -355,10 +361,10 @@ def certify_uncertainty(
         warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
     if uncertainty.estimate is not None:
         with timed(timings, "solve"):
-            problem, at, found = robust.problem, uncertainty.estimate, None
+            problem, at, value = robust.problem, uncertainty.estimate, None
             if problem.pmdp is pmdp and is_known and not share:
-                found = value_at(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))  # shown, no bound
-            estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4)) if found is None else found
+                value = value_at(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))  # shown, no bound
+            estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4)) if value is None else value
     return Certificate(
         lower=lower,
         upper=upper,
@@ -370,6 +376,7 @@ def certify_uncertainty(
         samples=counts.total,
         estimate=estimate,
         evaluated=policy is not None,
+        regret=regret,
         anytime=config.is_anytime,
         log_e_value=uncertainty.log_e_value,
         refuted=uncertainty.refuted,
@@ -386,19 +393,48 @@ def certify_uncertainty(
         iterations=robust.iterations + optimistic.iterations,
         versions=versions(),
         checked=True,
-        **_explained(pmdp, counts, uncertainty.estimate, gradient),
+        **_explained(pmdp, counts, uncertainty, found),
     )
 
 
 def _explained(
-    pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None, gradient: np.ndarray | None
+    pmdp: ParametricMDP, counts: Counts, uncertainty: Uncertainty, found: CoupledBounds | None
 ) -> dict[str, Any]:
     """The fields of a certificate that explain its gap, by the local Gaussian model."""
-    if estimate is None or gradient is None or counts.total == 0:
+    estimate, region = uncertainty.estimate, uncertainty.region
+    if estimate is None or found is None or region is None or counts.total == 0:
+        return {}
+    gradient = own_gradient(pmdp, region, estimate, found.gradient)
+    if gradient is None:
         return {}
     episodes = episodes_seen(pmdp, counts)
-    found = {"half the gap": 3 * episodes} if episodes else {}
-    return {"attribution": attribution(pmdp, counts, estimate, gradient), "episodes_for": found}
+    further = {"half the gap": 3 * episodes} if episodes else {}
+    return {"attribution": attribution(pmdp, counts, estimate, gradient), "episodes_for": further}
+
+
+def _regret(
+    uncertainty: Uncertainty,
+    config: Config,
+    objective: Objective,
+    found: CoupledBounds | None,
+    claim: tuple[float, float, Policy, bool],
+    reward_error: float,
+) -> float:
+    """The most that any policy gains over that of a claim (lower, upper, policy, whether it was given)."""
+    lower, upper, policy, is_given = claim
+    gap = difference_above(upper, lower)
+    regret = math.inf
+    if found is not None and uncertainty.region is not None:
+        # the gap of a given policy is one of its own value, and says nothing about better ones
+        regret = proved_regret(found, uncertainty.region, policy, math.inf if is_given else gap, config.pieces)
+    if not is_given:
+        return min(regret, gap)
+    if config.relaxation != "coupled" or regret <= gap:  # far below what the optimum adds at its own worst parameter
+        return regret
+    asked = (uncertainty.relaxation, objective, None, config.precision, Solutions())
+    best = _checked_solutions(*asked, {}, reward_error)[1]
+    apart = (best.upper, lower) if objective.sense is Sense.MAX else (upper, best.lower)
+    return min(regret, difference_above(*apart))
 
 
 def _checked_solutions(
@@ -466,24 +502,23 @@ def _better_bounds(
     policy: Policy | None,
     known: tuple[float, float],
     chosen: Policy,
-) -> tuple[float, float, Policy, np.ndarray | None]:
+) -> tuple[float, float, Policy, CoupledBounds | None]:
     """The better of rectangular and coupled bounds on each side: both hold on the same event, so no δ is spent.
 
     Without a given policy the agent's own side bounds whichever policy has the better guarantee. The last result is
-    the gradient of the value, in the coordinates of `coupled.attribution.slopes`.
+    what the coupled bounds were made of.
     """
     relaxation, region, (lower, upper) = uncertainty.relaxation, uncertainty.region, known
     assert region is not None
     found = coupled_bounds(relaxation, region, objective, policy, chosen, known, config.pieces)
     if found is None:
         return lower, upper, chosen, None
-    gradient = own_gradient(relaxation.pmdp, region, uncertainty.estimate, found.gradient)
     one, other = objective.resolve(relaxation.pmdp).outward(found.lower, found.upper)  # as `lower` and `upper` are
     better = one > lower if objective.sense is Sense.MAX else other < upper
     low, high = max(lower, one), min(upper, other)
     if low > high:  # possible only if the region has missed the truth, or by rounding of equal bounds
-        return lower, upper, chosen, gradient
-    return low, high, found.policy if better else chosen, gradient
+        return lower, upper, chosen, found
+    return low, high, found.policy if better else chosen, found
 
 
 def true_value(

@@ -38,13 +38,14 @@ class BoxFrame:
     center: np.ndarray  # (d,)
     half: np.ndarray  # (d,)
     known: np.ndarray | None = None  # (F,) the values of the expressions at a point, for d = 0
+    is_reduced: bool = False  # whether coordinates are the model's reduced ones, in which expressions are affine
 
     @classmethod
-    def around(cls, lower: np.ndarray, upper: np.ndarray) -> BoxFrame:
+    def around(cls, lower: np.ndarray, upper: np.ndarray, is_reduced: bool = False) -> BoxFrame:
         """The frame of a box; a parameter with a single value keeps it."""
         center = np.where(lower < upper, 0.5 * (lower + upper), lower)
         reach = np.maximum(center - lower, upper - center) + 3.0 * np.spacing(np.maximum(np.abs(lower), np.abs(upper)))
-        return cls(center, np.where(lower < upper, reach, 0.0))
+        return cls(center, np.where(lower < upper, reach, 0.0), None, is_reduced)
 
     @property
     def dimension(self) -> int:
@@ -54,8 +55,10 @@ class BoxFrame:
         """The expressions of a table as functions of y: a Taylor model over the cube."""
         if self.known is not None:
             return FrameForms(self.known, np.zeros((len(self.known), 0)), None, np.zeros(len(self.known)))
-        if table.is_affine:
+        if self.is_reduced or table.is_affine:
             linear, constant = linear_part(table), table.constant
+            if self.is_reduced:
+                linear = np.asarray(table.reduction.weights)
             size = np.abs(constant) + np.abs(linear) @ (np.abs(self.center) + self.half)
             error = (4.0 * self.dimension + 20.0) * UNIT_ROUNDOFF * size
             return FrameForms(constant + linear @ self.center, np.ascontiguousarray(linear * self.half), None, error)

@@ -11,7 +11,7 @@ its inequality by at most κ times its cost, U / (1 + κ) violates none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -162,6 +162,10 @@ class CoupledBounds:
     upper: float  # inf if nothing was proved
     policy: Policy  # whose value the agent's own side bounds: the given one, or the best at the centre of the region
     gradient: np.ndarray  # (r,) of the policy's value at the initial state, in the coordinates x of the region
+    problem: Problem
+    expansion: ValueExpansion | StepExpansion  # of the policy, at the centre
+    is_given: bool  # whether the policy was given
+    proved: dict[Side, AffineBound] = field(default_factory=dict)  # affine bounds over the whole region, if found
 
 
 def coupled_bounds(
@@ -183,11 +187,8 @@ def coupled_bounds(
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     if problem.task.decided[problem.pmdp.initial_state]:
         return None
-    if isinstance(region, ParameterRegion):
-        directions = np.linalg.solve(region.frame.factor.T, region.forms.slope.T).T
-    else:
-        directions = problem.pmdp.table.reduction.weights
-    if not isinstance(directions, np.ndarray):
+    directions = varying_directions(problem, region)
+    if directions is None:
         return None
     if objective.horizon is None and is_rectangular(relaxation, region):
         return _gradient_only(problem, region, policy, start)
@@ -199,11 +200,12 @@ def coupled_bounds(
         return None
     pieces = min(pieces, WORK // problem.pmdp.num_transitions)
     proof, found = AffineProof(problem, region), {Side.LOWER: -np.inf, Side.UPPER: np.inf}
+    proved: dict[Side, AffineBound] = {}
     slope = expansion.gradient[..., problem.pmdp.initial_state, :].reshape(-1, frame.dimension)[-1]
     for side in Side:
         every_policy = policy is None and side is not Side.own(objective.sense)
         if isinstance(expansion, StepExpansion):
-            found[side] = _proved(proof, expansion, side, every_policy)
+            found[side] = _noted(proved, proof, expansion, side, every_policy)
             continue
         best = expansion.bound(side, every_policy).at(region, problem.pmdp.initial_state)  # if it needed no slack
         limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
@@ -211,7 +213,7 @@ def coupled_bounds(
         least = WORTHWHILE * gap if policy is None else 0.0
         if np.isfinite(gap) and side.value * (limit - best) <= least:
             continue
-        found[side] = _proved(proof, expansion, side, every_policy)
+        found[side] = _noted(proved, proof, expansion, side, every_policy)
         so_far = (min if side is Side.UPPER else max)(found[side], limit)
         if pieces > 1 and np.isfinite(gap) and side.value * so_far - side.value * best > SPLIT * gap:
             found[side] = side.value * worst_of_pieces(
@@ -222,7 +224,17 @@ def coupled_bounds(
                 partial(_of_piece, problem, expansion.policy, directions, side, every_policy),
                 pieces,
             )
-    return CoupledBounds(found[Side.LOWER], found[Side.UPPER], expansion.policy, _in_region(frame, slope))
+    at_start, is_given = _in_region(frame, slope), policy is not None
+    ends = found[Side.LOWER], found[Side.UPPER]
+    return CoupledBounds(*ends, expansion.policy, at_start, problem, expansion, is_given, proved)
+
+
+def varying_directions(problem: Problem, region: Region) -> np.ndarray | None:
+    """(F, r) in which the model's expressions vary, in the coordinates of the region; None if there are too many."""
+    if isinstance(region, ParameterRegion):
+        return np.linalg.solve(region.frame.factor.T, region.forms.slope.T).T
+    directions = problem.pmdp.table.reduction.weights
+    return directions if isinstance(directions, np.ndarray) else None
 
 
 def _in_region(frame: Frame, slope: np.ndarray) -> np.ndarray:
@@ -249,14 +261,30 @@ def _gradient_only(problem: Problem, region: Region, policy: Policy | None, star
     expansion = expansion_of(problem, Frame((low + high) / 2, np.eye(len(low)), 1.0), policy, start)
     if expansion is None:
         return None
-    return CoupledBounds(-np.inf, np.inf, expansion.policy, expansion.gradient[problem.pmdp.initial_state])
+    slope = expansion.gradient[problem.pmdp.initial_state]
+    return CoupledBounds(-np.inf, np.inf, expansion.policy, slope, problem, expansion, policy is not None)
 
 
-def _proved(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool) -> float:
-    """The proved bound of the initial state, infinite if none was found."""
+def proved_bound(
+    proof: AffineProof, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool
+) -> AffineBound | None:
+    """A bound that holds for every parameter of the region of the proof; None if none was found."""
     bound = find_bound(proof.problem, expansion, side, every_policy)
-    if bound is None or proof.issues(bound):
+    return None if bound is None or proof.issues(bound) else bound
+
+
+def _noted(
+    proved: dict[Side, AffineBound],
+    proof: AffineProof,
+    expansion: ValueExpansion | StepExpansion,
+    side: Side,
+    every_policy: bool,
+) -> float:
+    """The proved bound of the initial state, infinite if none was found; the bound itself is kept."""
+    bound = proved_bound(proof, expansion, side, every_policy)
+    if bound is None:
         return side.value * np.inf
+    proved[side] = bound
     return bound.at(proof.region, proof.problem.pmdp.initial_state)
 
 
@@ -266,7 +294,8 @@ def _of_piece(
     """The bound on a piece; larger is worse."""
     frame = frame_of(region, directions)
     found = None if frame is None else expansion_of(problem, frame, None if every_policy else policy, policy)
-    return np.inf if found is None else side.value * _proved(AffineProof(problem, region), found, side, every_policy)
+    bound = None if found is None else proved_bound(AffineProof(problem, region), found, side, every_policy)
+    return np.inf if bound is None else side.value * bound.at(region, problem.pmdp.initial_state)
 
 
 # ---------------------------------------------------------------------- pieces

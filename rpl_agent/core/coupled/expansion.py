@@ -267,14 +267,25 @@ def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueEx
     return ValueExpansion(policy, frame, chances, values, gradient, scope, chain.reached, None, solved, factors)
 
 
+def greedy_policy(problem: Problem, expansion: ValueExpansion) -> Policy:
+    """A best row in every state, for an expansion's values at the centre."""
+    pmdp = problem.pmdp
+    return Policy.deterministic(best_rows(_row_values(problem, expansion), pmdp.state_ptr, pmdp.row_state))
+
+
+def _row_values(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
+    """(R,) the value of each row at the centre; larger is better."""
+    pmdp, sign = problem.pmdp, 1.0 if problem.objective.sense is Sense.MAX else -1.0
+    p = expansion.chances.p[pmdp.expression]
+    means = np.add.reduceat(p * expansion.values[pmdp.successor], pmdp.row_ptr[:-1])
+    return np.asarray(sign * (problem.reward + problem.gamma * means))
+
+
 def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:
     """The greedy policy for an expansion's values at the centre; None if it is the same."""
     pmdp, rows = problem.pmdp, expansion.policy.rows
     assert rows is not None
-    sign = 1.0 if problem.objective.sense is Sense.MAX else -1.0
-    p = expansion.chances.p[pmdp.expression]
-    means = np.add.reduceat(p * expansion.values[pmdp.successor], pmdp.row_ptr[:-1])
-    q = sign * (problem.reward + problem.gamma * means)
+    q = _row_values(problem, expansion)
     best = np.maximum.reduceat(q, pmdp.state_ptr[:-1])
     better = (best > q[rows] + IMPROVEMENT * (1.0 + np.abs(best))) & expansion.scope
     if not better.any():

@@ -1,0 +1,108 @@
+"""How far from the best: regrets of certificates against exact optima, for policies found and given."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Objective, Policy, Sense, build
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import Config, certify, certify_uncertainty, uncertainty_from
+from rpl_envs.benchmark import benchmark
+from tests.reference.coupled import exact_value, objectives, random_model
+
+TRUTH = [Fraction(9, 16), Fraction(7, 16)]
+
+
+def true_regret(pmdp, objective: Objective, policy: Policy) -> Fraction:
+    own, best = (exact_value(pmdp, objective, TRUTH, p) for p in (policy, None))
+    return best - own if objective.sense is Sense.MAX else own - best
+
+
+def data(pmdp, objective, episodes: int, seed: int) -> Counts:
+    return uniform_counts(pmdp, objective, np.array([float(t) for t in TRUTH]), episodes, 200, seed)
+
+
+@pytest.mark.parametrize("objective", objectives(), ids=lambda o: o.describe())
+def test_no_policy_is_better_by_more(objective):
+    """At the truth, in exact arithmetic: of the policy found, and of given ones, good and bad."""
+    small = 0
+    for seed in range(6):
+        pmdp = random_model(seed, polynomial=seed % 2 == 0, loops=seed % 3 != 0)
+        counts = data(pmdp, objective, (30, 300, 3000)[seed % 3], seed)
+        found = certify(pmdp, counts, objective, delta=0.05)
+        assert found.regret <= math.nextafter(found.gap, math.inf)
+        assert true_regret(pmdp, objective, found.policy) <= Fraction(found.regret)
+        small += found.regret < 0.5 * found.gap
+        first, last = Policy.deterministic(pmdp.state_ptr[:-1]), Policy.deterministic(pmdp.state_ptr[1:] - 1)
+        for policy in (found.policy, first, last):
+            given = certify(pmdp, counts, objective, delta=0.05, policy=policy)
+            assert true_regret(pmdp, objective, policy) <= Fraction(given.regret), (seed, policy)
+    assert small >= 2
+
+
+def test_a_bad_policy_is_far_from_the_best():
+    """Its own gap says nothing about better ones, and data do not make it good."""
+    world = benchmark("Betting-25")
+    counts = uniform_counts(world.pmdp, world.objective, np.array(world.theta), 1000, 30, 5)
+    best = certify(world.pmdp, counts, world.objective)
+    bad = certify(world.pmdp, counts, world.objective, policy=Policy.uniform(world.pmdp))
+    assert best.regret < 0.05 * best.gap
+    assert bad.regret > best.lower - bad.upper > 5 * bad.gap
+
+
+def test_without_data_the_regret_is_the_gap():
+    world = benchmark("Betting-25")
+    empty = certify(world.pmdp, Counts(world.pmdp), world.objective)
+    assert empty.regret <= math.nextafter(empty.gap, math.inf)
+    pmdp = build(
+        0,
+        lambda s: {a: {0: "1 - p", 1: "p"} for a in "ab"} if s == 0 else {"stay": {1: 1}},
+        domain={"p": (0, 1)},
+        labels={"end": lambda s: s == 1},
+        rewards={"cost": lambda s, a: float(s == 0)},
+    )
+    endless = certify(pmdp, Counts(pmdp), Objective.cost("cost", target="end"))
+    assert endless.gap == math.inf == endless.regret
+
+
+@pytest.mark.parametrize("relaxation", ["tied", "rectangular"])
+def test_other_relaxations_bound_it_by_the_gap(relaxation):
+    world = benchmark("Betting-25")
+    counts = uniform_counts(world.pmdp, world.objective, np.array(world.theta), 300, 30, 5)
+    found = certify(world.pmdp, counts, world.objective, relaxation=relaxation)
+    assert found.gap <= found.regret <= math.nextafter(found.gap, math.inf)
+    given = certify(world.pmdp, counts, world.objective, relaxation=relaxation, policy=found.policy)
+    assert given.regret == math.inf  # nothing was asked about other policies
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [Objective.reward("cost", target="end"), Objective.discounted("cost", 0.9, target="end", sense=Sense.MIN)],
+    ids=lambda o: o.describe(),
+)
+def test_errors_of_rewards_are_part_of_it(objective):
+    """Each value moves by its own error: the worst case of both is inside."""
+    pmdp, error = random_model(1, loops=True), 0.01
+    counts = data(pmdp, objective, 3000, 1)
+    config = Config(delta=0.05)
+    uncertainty = uncertainty_from(pmdp, counts, config, objective)
+    exact = certify_uncertainty(pmdp, counts, uncertainty, objective, config)
+    off = certify_uncertainty(pmdp, counts, uncertainty, objective, config, reward_error=error)
+    own, best = (exact_value(pmdp, objective, TRUTH, p) for p in (exact.policy, None))
+    each = [error * float(own), error * float(best)] if objective.is_open_ended else [error / (1 - 0.9)] * 2
+    assert off.regret >= exact.regret + sum(each)
+    assert off.regret <= math.nextafter(off.gap, math.inf)
+
+
+def test_certificates_keep_their_regret():
+    world = benchmark("Betting-25")
+    counts = uniform_counts(world.pmdp, world.objective, np.array(world.theta), 100, 30, 5)
+    found = certify(world.pmdp, counts, world.objective)
+    again = Certificate.from_json(found.to_json())
+    assert again.regret == found.regret and f"within {found.regret:.4g} of the best possible" in str(again)
