@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the agent
     from rpl_agent.agent.callbacks import EvalCallback as EvalCallback
     from rpl_agent.agent.callbacks import OracleCallback as OracleCallback
     from rpl_agent.agent.callbacks import StopOnGap as StopOnGap
+    from rpl_agent.agent.callbacks import StopOnRegret as StopOnRegret
     from rpl_agent.agent.rpl import RPLAgent as RPLAgent
     from rpl_agent.agent.sampling.returns import ReturnBound as ReturnBound
     from rpl_agent.agent.sampling.returns import bound_return as bound_return

@@ -8,6 +8,7 @@ from rpl_agent.agent.callbacks import (
     EvalCallback,
     OracleCallback,
     StopOnGap,
+    StopOnRegret,
 )
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import Doubling, EveryN, Limits, Never, Progress, Schedule

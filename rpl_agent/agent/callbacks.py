@@ -23,6 +23,7 @@ import numpy as np
 
 from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.sampling.interrupt import interruptible
+from rpl_agent.agent.schedule import RegretGoal
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import ModelError, RPLWarning
@@ -249,6 +250,7 @@ class CertificateLog(BaseCallback):
                 "steps": self.agent.num_timesteps,
                 "lower": certificate.lower,
                 "upper": certificate.upper,
+                "regret": certificate.regret,
                 "estimate": certificate.estimate,
             }
         )
@@ -274,6 +276,27 @@ class StopOnGap(BaseCallback):
 
     def _on_certificate(self, certificate: Certificate) -> bool:
         return not certificate.gap <= self.gap
+
+
+class StopOnRegret(BaseCallback):
+    """Ends the run once no policy is better by more than a number, or than a share of the value such as "1%".
+
+    Allowed only if the guarantee holds at data-dependent times.
+
+    >>> agent = RPLAgent("rpl/Betting-25-v0", seed=0).learn(budget=1000, log_interval=50, callback=StopOnRegret("5%"))
+    >>> agent.num_episodes < 1000, agent.certificate.regret <= 0.05 * agent.certificate.lower
+    (True, True)
+    """
+
+    def __init__(self, regret: float | str):
+        super().__init__()
+        self.goal = RegretGoal.parse(regret)
+
+    def _on_training_start(self) -> None:
+        self.agent.session.require_anytime("stopping when the regret is small")
+
+    def _on_certificate(self, certificate: Certificate) -> bool:
+        return not certificate.regret <= self.goal.most(certificate.lower, certificate.upper)
 
 
 class EvalCallback(BaseCallback):

@@ -16,7 +16,7 @@ from rpl_agent.agent.output.logger import write_certificate, write_proved
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
-from rpl_agent.agent.schedule import NEVER, Limits, Never, Target, next_log
+from rpl_agent.agent.schedule import NEVER, Limits, Never, RegretGoal, Target, next_log
 from rpl_agent.core.evidence.counts import next_share
 from rpl_agent.core.model import Policy
 from rpl_agent.guarantee.pipeline import timed
@@ -104,16 +104,21 @@ class Loop:
         )
 
     def _progress(self, target: Target) -> float:
-        """The completed share of the plan: of the budget, or of the estimated data for the gap to stop at.
+        """The completed share of the plan: of the budget, or of the estimated data for what to stop at.
 
-        A function of the data so far. Widths fall with the square root of the data.
+        A function of the data so far. Widths fall with the square root of the data, regrets with the data.
         """
         session = self._session
         share, found = target.progress(session.episodes, session.steps), session.certificate
-        if target.stop_when_gap is None or found is None or not 0.0 < found.gap < math.inf or not found.samples:
+        if found is None or not found.samples:
             return share
-        reached = session.experience.counts.total / found.samples * (target.stop_when_gap / found.gap) ** 2
-        return max(share, min(reached, NEARLY))
+        grown = session.experience.counts.total / found.samples
+        if target.stop_when_gap is not None and 0.0 < found.gap < math.inf:
+            share = max(share, min(grown * (target.stop_when_gap / found.gap) ** 2, NEARLY))
+        if target.stop_when_regret is not None and 0.0 < found.regret < math.inf:
+            wanted = RegretGoal.parse(target.stop_when_regret).most(found.lower, found.upper)
+            share = max(share, min(grown * wanted / found.regret, NEARLY))
+        return share
 
     def _until_bet(self, target: Target) -> int:
         """Episodes until the next share of the budget at which bets are placed."""

@@ -35,7 +35,15 @@ from rpl_agent.core.schema import Positive, Whole
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.likelihood.bets.slabs import bets_apply
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
-from rpl_agent.guarantee.pipeline import Config, Solutions, Uncertainty, certify_uncertainty, timed, uncertainty_from
+from rpl_agent.guarantee.pipeline import (
+    Config,
+    Solutions,
+    Uncertainty,
+    certify_uncertainty,
+    regret_of,
+    timed,
+    uncertainty_from,
+)
 
 #: Stages that a run's time is divided into, in order; any other time in certify counts as "region". Logging is
 #: all that follows a certificate: tables, events, pictures, callbacks.
@@ -128,6 +136,13 @@ class Planner(Memory):
             )
         self.seconds["solve"] += certificate.solve_seconds
         return certificate
+
+    def regret_of(self, certificate: Certificate, reward_error: float) -> float:
+        """The regret of a certificate's policy, perhaps an earlier one of the run, over the set of the last data."""
+        assert self.uncertainty is not None
+        with timed(self.seconds, "solve"):
+            claim = (certificate.lower, certificate.upper, certificate.policy)
+            return regret_of(self.uncertainty, self.config, self.objective, claim, reward_error)
 
     def refute(self, kind: str, number: int = -1) -> None:
         """Treat the model as refuted from now on, for a reason that is not an alternative (see `Doubt`)."""

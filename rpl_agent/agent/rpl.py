@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.callbacks import Callback, CallbackList, CheckpointCallback, StopOnGap, as_callback
+from rpl_agent.agent.callbacks import Callback, CallbackList, CheckpointCallback, StopOnGap, StopOnRegret, as_callback
 from rpl_agent.agent.exploration import Exploration, exploration_of
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.output import views
@@ -228,6 +228,7 @@ class RPLAgent(Queries):
         total_timesteps: int | None = None,
         unit: str = "episodes",
         stop_when_gap: float | None = None,
+        stop_when_regret: float | str | None = None,
         callback: Callback = None,
         log_interval: int | None = None,
         tb_log_name: str = "RPL",
@@ -242,6 +243,7 @@ class RPLAgent(Queries):
         total_timesteps : SB3's name for a budget in steps (``unit="steps"``); here an exact cap.
         unit : ``"episodes"`` or ``"steps"``; a cap in steps may cut the last episode.
         stop_when_gap : end early once upper − lower is this small (refused where that would break the guarantee).
+        stop_when_regret : end early once no policy is better by more than this; ``"1%"`` is a share of the value.
         log_interval : episodes between two certificates while learning; by default points that grow by a quarter each.
         reset_num_timesteps : reset the counters and start a new log folder; what was learned is kept in any case.
         folder : the run folder itself, instead of a numbered one in ``tensorboard_log``.
@@ -257,7 +259,7 @@ class RPLAgent(Queries):
             self.session.reset_counters()
             self.run_folder, self._logger = None, Logger()
         counter = self.num_episodes if unit == "episodes" else self.num_timesteps
-        self.session.target = Target.after(counter, budget, unit, stop_when_gap, log_interval)
+        self.session.target = Target.after(counter, budget, unit, stop_when_gap, log_interval, stop_when_regret)
         return self._run(callback, progress_bar, tb_log_name, folder)
 
     def resume(self, callback: Callback = None, *, progress_bar: bool = False, budget: int | None = None) -> RPLAgent:
@@ -275,6 +277,8 @@ class RPLAgent(Queries):
         assert target is not None
         if target.stop_when_gap is not None:
             session.require_anytime("stop_when_gap")
+        if target.stop_when_regret is not None:
+            session.require_anytime("stop_when_regret")
         describe = partial(write_run, source=session.env_spec or {}, seed=self.seed)
         if folder is not None:
             self.run_folder = _path(folder, "folder")
@@ -314,6 +318,8 @@ class RPLAgent(Queries):
         callbacks = CallbackList([as_callback(callback)])
         if target.stop_when_gap is not None:
             callbacks.callbacks.append(StopOnGap(target.stop_when_gap))
+        if target.stop_when_regret is not None:
+            callbacks.callbacks.append(StopOnRegret(target.stop_when_regret))
         if self.run_folder is not None and not _has(callbacks, CheckpointCallback):
             callbacks.callbacks.append(CheckpointCallback())
         if self.run_folder is not None:

@@ -39,6 +39,7 @@ SHOWN = (
     "lower",
     "upper",
     "gap",
+    "regret",
     "guarantee",
     "estimate",
     "delta",
@@ -77,6 +78,7 @@ def train(
     weight: float = 0.9,
     exploration: str = "certificate",
     stop_when_gap: float | None = None,
+    stop_when_regret: float | str | None = None,
     horizon: int | str | None = None,
     options: Mapping[str, Any] | None = None,
     checkpoint_every: int | None = 2_000,
@@ -101,7 +103,7 @@ def train(
         **given,
     )
     agent.set_env(env)
-    agent.session.target = Target.after(0, budget, unit, stop_when_gap, log_interval)
+    agent.session.target = Target.after(0, budget, unit, stop_when_gap, log_interval, stop_when_regret)
 
     def fill(folder: Path) -> None:  # a run can be resumed from its very start
         write_run(folder, source or {}, agent.seed)

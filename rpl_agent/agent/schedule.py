@@ -171,6 +171,37 @@ LOG_GROWTH = 1.25
 
 
 @dataclass(frozen=True)
+class RegretGoal:
+    """A regret to stop at: an amount, or a share of the value.
+
+    >>> RegretGoal.parse("1%"), RegretGoal.parse(0.5)
+    (RegretGoal(amount=0.01, is_share=True), RegretGoal(amount=0.5, is_share=False))
+    """
+
+    amount: float
+    is_share: bool
+
+    @classmethod
+    def parse(cls, given: float | str) -> RegretGoal:
+        """From a number such as 0.5 or "0.5", or a share such as "1%"."""
+        text = str(given).strip()
+        share = text.endswith("%")
+        try:
+            amount = float(text.removesuffix("%")) / (100.0 if share else 1.0)
+        except ValueError:
+            amount = math.nan
+        if not 0.0 < amount < math.inf:
+            raise ModelError(f"stop_when_regret {given!r} must be a positive number, or a share of the value like '1%'")
+        return cls(amount, share)
+
+    def most(self, lower: float, upper: float) -> float:
+        """The largest regret that is small enough for a value between two bounds."""
+        if not self.is_share:
+            return self.amount
+        return self.amount * max(lower, -upper, 0.0)  # of the least size that the value can have
+
+
+@dataclass(frozen=True)
 class Target:
     """An absolute number of episodes or steps at which learning ends."""
 
@@ -178,6 +209,7 @@ class Target:
     goal: int
     stop_when_gap: float | None = None
     log_interval: int | None = None
+    stop_when_regret: float | str | None = None  # a number, or a share of the value such as "1%"
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
@@ -185,16 +217,26 @@ class Target:
         gap, interval = self.stop_when_gap, self.log_interval
         if gap is not None and (isinstance(gap, bool) or not isinstance(gap, Real) or not gap > 0):
             raise ModelError(f"stop_when_gap {gap!r} must be a positive number: upper − lower in the objective's unit")
+        if self.stop_when_regret is not None:
+            RegretGoal.parse(self.stop_when_regret)
         if interval is not None and (not hasattr(interval, "__index__") or interval < 1):
             raise ModelError(f"log_interval {interval!r} must be a whole number of episodes, at least 1")
 
     @classmethod
-    def after(cls, done: int, budget: Any, unit: str, stop_when_gap: float | None, log_interval: int | None) -> Target:
+    def after(
+        cls,
+        done: int,
+        budget: Any,
+        unit: str,
+        stop_when_gap: float | None,
+        log_interval: int | None,
+        stop_when_regret: float | str | None = None,
+    ) -> Target:
         """The target ``budget`` beyond ``done``."""
         whole = hasattr(budget, "__index__") or (isinstance(budget, float) and budget.is_integer())
         if not whole or isinstance(budget, bool) or int(budget) < 1:
             raise ModelError(f"budget {budget!r} must be a whole number of {unit}, at least 1")
-        return cls(unit, done + int(budget), stop_when_gap, log_interval)
+        return cls(unit, done + int(budget), stop_when_gap, log_interval, stop_when_regret)
 
     def is_done(self, episodes: int, steps: int) -> bool:
         return (episodes if self.unit == "episodes" else steps) >= self.goal

@@ -16,6 +16,7 @@ from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience, SampledBatch, StreamState
 from rpl_agent.agent.schedule import Limits, Progress, Schedule, Target
 from rpl_agent.agent.world.plays import truncation_note
+from rpl_agent.core.coupled.regret import difference_above, same_policy
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
@@ -59,7 +60,7 @@ class Session(SessionRecord):
         self.config = config
         self.rng = np.random.default_rng(seed)  # for the sampling policy's choices
         self.stored_steps = 0  # number of steps in a checkpoint
-        self.earlier: dict[str, Counts] = {}  # the data that its "lower" and "upper" are based on, the best of the run
+        self.earlier: dict[str, Counts] = {}  # the data of its claims ("lower", "upper", "regret"), the best of the run
         self.source_state: StreamState | None = None  # from a checkpoint, until the stream is restarted
         self.opening: list[Any] = []  # the first calls of the environment, to detect one that repeats them
         self.clock = Clock()
@@ -156,10 +157,14 @@ class Session(SessionRecord):
             self.planner.refute(CONTRADICTION)
             momentary = self.planner.certify(counts, error)
         found = best_so_far(self.certificate, momentary)
+        if not same_policy(found.policy, momentary.policy):  # an earlier one, about which the new data say more
+            regret = self.planner.regret_of(found, error)
+            if regret < found.regret:
+                found, self.earlier = replace(found, regret=regret), {**self.earlier, "regret": counts.copy()}
         now = counts.copy()
-        for side in ("lower", "upper"):
-            if side not in self.earlier or getattr(found, side) == getattr(momentary, side):
-                self.earlier[side] = now
+        for claim in ("lower", "upper", "regret"):
+            if claim not in self.earlier or getattr(found, claim) == getattr(momentary, claim):
+                self.earlier[claim] = now
         further = {"half the gap": 3 * self.episodes} if found.episodes_for else {}
         self.lacking = self.lacking or self.experience.lacking
         self.certificate = replace(
@@ -209,9 +214,22 @@ def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certifi
         return alone
     lower, upper = max(previous.lower, momentary.lower), min(previous.upper, momentary.upper)
     maximising = momentary.objective.sense is Sense.MAX
-    kept = previous.lower > momentary.lower if maximising else previous.upper < momentary.upper
-    policy, estimate = (previous.policy, previous.estimate) if kept else (momentary.policy, momentary.estimate)
-    return replace(alone, lower=lower, upper=upper, policy=policy, estimate=estimate)
+    is_same = same_policy(previous.policy, momentary.policy)
+    if momentary.prefer == "regret":
+        kept = previous.regret < momentary.regret
+        if not is_same:  # the bound of the agent's own side is that of the policy
+            mine = previous if kept else momentary
+            lower, upper = (mine.lower, upper) if maximising else (lower, mine.upper)
+    else:
+        kept = previous.lower > momentary.lower if maximising else previous.upper < momentary.upper
+    shown = previous if kept else momentary
+    regret = min(previous.regret, momentary.regret) if is_same else shown.regret
+    regret = min(regret, difference_above(upper, lower))
+    return replace(alone, lower=lower, upper=upper, regret=regret, policy=shown.policy, estimate=shown.estimate)
+
+
+#: Fields that certificates of one event share, and the rule by which their policies are chosen.
+EVENT = ("model_hash", "objective", "delta", "confidence", "basis", "refuted", "empty", "reward_error", "prefer")
 
 
 def contradict(previous: Certificate, momentary: Certificate) -> bool:
@@ -226,10 +244,7 @@ def contradict(previous: Certificate, momentary: Certificate) -> bool:
 def _same_event(previous: Certificate, momentary: Certificate) -> bool:
     if not (previous.anytime and momentary.anytime) or previous.evaluated or momentary.evaluated:
         return False
-    same = all(
-        getattr(previous, name) == getattr(momentary, name)
-        for name in ("model_hash", "objective", "delta", "confidence", "basis", "refuted", "empty", "reward_error")
-    )
+    same = all(getattr(previous, name) == getattr(momentary, name) for name in EVENT)
     return same and (previous.fallback is None) == (momentary.fallback is None)
 
 

@@ -36,6 +36,7 @@ PRINTED = (
     "lower",
     "upper",
     "gap",
+    "regret",
     "guarantee",
     "estimate",
     "confidence",

@@ -124,7 +124,7 @@ def run_info(arguments: argparse.Namespace) -> None:
     facts |= {"relaxation": agent.config.relaxation, "delta": agent.config.delta}
     if agent.certificate is not None:
         certificate = shown_certificate(agent, Path(arguments.id))
-        facts |= {"lower": certificate.lower, "upper": certificate.upper}
+        facts |= {"lower": certificate.lower, "upper": certificate.upper, "regret": certificate.regret}
     emit(arguments, facts, "run")
 
 

@@ -128,6 +128,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
                 {"type": _horizon, "metavar": "STEPS"},
             ),
             "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),
+            "stop_when_regret": (
+                "end early once no policy is better by more than EPS, a number or a share of the value like 1%%",
+                {"type": _regret_goal, "metavar": "EPS"},
+            ),
             "log_dir": ("runs go to LOG_DIR/NAME", {}),
             "name": ("name of the run folder (default: model and number)", {"type": folder_name}),
             "checkpoint_every": "episodes between checkpoints, besides one every 20 seconds",
@@ -138,6 +142,16 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_view(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print only the result")
     parser.add_argument("--no-progress", action="store_true", help="plain lines instead of the live view")
+
+
+def _regret_goal(text: str) -> str:
+    from rpl_agent.agent.schedule import RegretGoal
+
+    try:
+        RegretGoal.parse(text)
+    except ModelError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _horizon(text: str) -> int | str:

@@ -50,6 +50,7 @@ class Certificate:
     regret: Positive = math.inf  # the most that any policy gains over this one; inf if it was not bounded
     estimate: float = math.nan  # value of the policy at the point estimate: not a guarantee
     evaluated: bool = False
+    prefer: str = "guarantee"  # what the policy was chosen by: its guarantee or its regret
     anytime: bool = True  # valid at data-dependent times (False for fixed-N intervals)
     log_e_value: float = 0.0  # largest evidence so far against the model's structure; enough refutes it
     refuted: bool = False

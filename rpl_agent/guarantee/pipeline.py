@@ -11,7 +11,7 @@ The life of the lower bound (the upper bound is its mirror image), in order:
 
 1. `solver`: a value for every state, by one backward pass without cycles (`solve`), by `component` with them.
 2. `solver.solution.finish`: the value of the initial state, minus the rounding of the objective's numbers.
-3. `_proved`: `solver.check` proves the values independently of how they were found. What fails is widened by
+3. `solver.proved`: `solver.check` proves the values independently of how they were found. What fails is widened by
    at most 1e-7 of itself, solved once more without a warm start, and then dropped (`claiming_nothing`).
 4. `certify_uncertainty`: of the robust solution if we maximise, of the optimistic one if we minimise.
 5. `_better_bounds`: the maximum with the coupled bound. `coupled.bounds` proposes an affine value function,
@@ -25,10 +25,8 @@ calls the same two functions: nature COOPERATIVE explores, nature ADVERSARIAL ce
 from __future__ import annotations
 
 import math
-import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -38,15 +36,8 @@ import numpy as np
 from rpl_agent.core.coupled import CoupledBounds, coupled_bounds
 from rpl_agent.core.coupled.attribution import attribution, episodes_seen, own_gradient
 from rpl_agent.core.coupled.expansion import value_at
-from rpl_agent.core.coupled.regret import difference_above, proved_regret, regret_with_error
-from rpl_agent.core.errors import (
-    DataError,
-    ModelError,
-    PrecisionWarning,
-    RefutedWarning,
-    RepeatedChanceWarning,
-    RPLWarning,
-)
+from rpl_agent.core.coupled.regret import difference_above, proved_regret, regret_bound, regret_with_error
+from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import untied_intervals
 from rpl_agent.core.evidence.ledger import LEAST_DELTA, Ledger, check_delta, refuting_log_e_value
@@ -58,10 +49,12 @@ from rpl_agent.core.relaxations.base import Relaxation, row_sums
 from rpl_agent.core.relaxations.interval import Intervals, expression_wise, parameter_wise, tied, untied
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.relaxations.umdp import UncertainMDP
-from rpl_agent.core.solver import Solution, solve_at, solve_both
+from rpl_agent.core.solver import solve_at
 from rpl_agent.core.solver.graph import model_graph
 from rpl_agent.core.solver.problem import require_end
-from rpl_agent.core.solver.solution import claiming_nothing
+from rpl_agent.core.solver.proved import Solutions as Solutions
+from rpl_agent.core.solver.proved import checked_solutions
+from rpl_agent.core.solver.proved import timed as timed
 from rpl_agent.guarantee.certificate import Certificate, versions
 from rpl_agent.guarantee.confidence import ConfidenceSet, confidence_set
 from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
@@ -69,10 +62,9 @@ from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge, point_es
 from rpl_agent.guarantee.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
 
+PREFERENCES = ("guarantee", "regret")
 #: Most rows of three or more successors to bound by one support query each, at about a millisecond.
 QUERIED_ROWS = 500
-#: Relative widths by which bounds are widened, in turn, until they pass their check.
-WIDENED = (0.0, 1e-11, 1e-9, 1e-7)
 
 
 @dataclass(frozen=True)
@@ -89,6 +81,7 @@ class Config:
     precision: float = 1e-6
     pieces: int = 8  # coupled relaxation: pieces of the region to try on a side where the whole falls short
     bets: bool = True  # bet on the value; without bets, certificates for any number of objectives hold simultaneously
+    prefer: str = "guarantee"  # the policy to return: with the best guarantee, or with the least "regret"
 
     def __post_init__(self) -> None:
         check_delta(self.delta, LEAST_DELTA)
@@ -97,6 +90,8 @@ class Config:
             raise ModelError(f"relaxation {self.relaxation!r} is not one of {RELAXATIONS}")
         if not isinstance(self.precision, float | int) or not 0 < self.precision < 1:
             raise ModelError(f"precision {self.precision!r} is not a number between 0 and 1")
+        if self.prefer not in PREFERENCES:
+            raise ModelError(f"prefer {self.prefer!r} is not one of {PREFERENCES}")
 
     @property
     def is_anytime(self) -> bool:
@@ -120,24 +115,6 @@ class Uncertainty:
     @property
     def log_e_value(self) -> float:
         return self.doubt.log_e_value
-
-
-@dataclass
-class Solutions:
-    """Solver results kept to warm-start the next solve on the same model."""
-
-    robust: Solution | None = None
-    optimistic: Solution | None = None
-
-
-@contextmanager
-def timed(timings: dict[str, float], stage: str) -> Iterator[None]:
-    """Add the time of the enclosed code to that of a stage."""
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - start
 
 
 # ---------------------------------------------------------------------- data → what nature may do
@@ -334,17 +311,14 @@ def certify_uncertainty(
     task = objective.resolve(pmdp)
     share = reward_error if task.signed else 0.0  # which the solver counts, see `Problem.of`
     is_signed_share = task.signed and reward_error + task.reward_error.amount > 0.0  # which coupled bounds cannot count
-    robust, optimistic = _checked_solutions(
+    robust, optimistic = checked_solutions(
         uncertainty.relaxation, objective, policy, config.precision, warm, timings, share
     )
     warm.robust, warm.optimistic = robust, optimistic
     low, high = (robust, optimistic) if objective.sense is Sense.MAX else (optimistic, robust)
     lower, upper, chosen = low.lower, high.upper, robust.policy if policy is None else policy
     found = None
-    name = objective.reward_name  # rewards that depend on the parameters have two ends, one for each side
-    is_known = name is None or pmdp.rewards[name].is_known
-    one_region = config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None
-    if one_region and is_known and not is_signed_share:
+    if _is_coupled(uncertainty, objective, config) and not is_signed_share:
         with timed(timings, "coupled"):
             known = (lower, upper)
             lower, upper, chosen, found = _better_bounds(uncertainty, objective, config, policy, known, chosen)
@@ -362,7 +336,7 @@ def certify_uncertainty(
     if uncertainty.estimate is not None:
         with timed(timings, "solve"):
             problem, at, value = robust.problem, uncertainty.estimate, None
-            if problem.pmdp is pmdp and is_known and not share:
+            if problem.pmdp is pmdp and _is_known(pmdp, objective) and not share:
                 value = value_at(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))  # shown, no bound
             estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4)) if value is None else value
     return Certificate(
@@ -377,6 +351,7 @@ def certify_uncertainty(
         estimate=estimate,
         evaluated=policy is not None,
         regret=regret,
+        prefer=config.prefer,
         anytime=config.is_anytime,
         log_e_value=uncertainty.log_e_value,
         refuted=uncertainty.refuted,
@@ -395,6 +370,39 @@ def certify_uncertainty(
         checked=True,
         **_explained(pmdp, counts, uncertainty, found),
     )
+
+
+def _is_known(pmdp: ParametricMDP, objective: Objective) -> bool:
+    """Whether rewards are numbers: those that depend on the parameters have two ends, one for each side."""
+    return objective.reward_name is None or pmdp.rewards[objective.reward_name].is_known
+
+
+def _is_coupled(uncertainty: Uncertainty, objective: Objective, config: Config) -> bool:
+    """Whether bounds for one common parameter apply."""
+    one_region = config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None
+    return one_region and _is_known(uncertainty.relaxation.pmdp, objective)
+
+
+@one_blas_thread
+def regret_of(
+    uncertainty: Uncertainty,
+    config: Config,
+    objective: Objective,
+    claim: tuple[float, float, Policy],
+    reward_error: float = 0.0,
+) -> float:
+    """The regret of any policy over an uncertainty, with bounds (lower, upper, policy) on its value; inf if unknown."""
+    lower, upper, policy = claim
+    region, relaxation = uncertainty.region, uncertainty.relaxation
+    if region is None or not _is_coupled(uncertainty, objective, config):
+        return math.inf
+    if reward_error and objective.resolve(relaxation.pmdp).signed:
+        return math.inf
+    found = coupled_bounds(relaxation, region, objective, None, policy)
+    if found is None:
+        return math.inf
+    regret = proved_regret(found, region, policy, math.inf, 1)
+    return regret_with_error(objective, regret, (lower, upper), reward_error)
 
 
 def _explained(
@@ -432,67 +440,9 @@ def _regret(
     if config.relaxation != "coupled" or regret <= gap:  # far below what the optimum adds at its own worst parameter
         return regret
     asked = (uncertainty.relaxation, objective, None, config.precision, Solutions())
-    best = _checked_solutions(*asked, {}, reward_error)[1]
+    best = checked_solutions(*asked, {}, reward_error)[1]
     apart = (best.upper, lower) if objective.sense is Sense.MAX else (upper, best.lower)
     return min(regret, difference_above(*apart))
-
-
-def _checked_solutions(
-    relaxation: Relaxation,
-    objective: Objective,
-    policy: Policy | None,
-    precision: float,
-    warm: Solutions,
-    timings: dict[str, float],
-    reward_error: float,
-) -> tuple[Solution, Solution]:
-    """(robust, optimistic), each proved on the side that a certificate uses.
-
-    The proof does not depend on how bounds were found. What fails is solved once more without a warm start; a
-    side that still fails claims nothing.
-    """
-    upward = objective.sense is Sense.MIN  # of the robust side; the optimistic one is opposite
-    for start in ((warm.robust, warm.optimistic), (None, None)):
-        with timed(timings, "solve"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", PrecisionWarning)  # the width is part of the bounds; `slack` reports it
-            robust, optimistic = solve_both(
-                relaxation,
-                objective,
-                policy=policy,
-                precision=precision,
-                warm=start,
-                reward_error=reward_error,
-                outer=True,
-            )
-        with timed(timings, "check"):
-            proved = _proved(robust, upward), _proved(optimistic, not upward)
-        if proved[0] is not None and proved[1] is not None:
-            return proved[0], proved[1]
-    problem = (robust.check([upward]) + optimistic.check([not upward]))[0]
-    warnings.warn(f"a bound did not pass its independent check and is not given: {problem}", RPLWarning, stacklevel=3)
-    return proved[0] or claiming_nothing(robust, upward), proved[1] or claiming_nothing(optimistic, not upward)
-
-
-def _proved(solution: Solution, upward: bool) -> Solution | None:
-    """The solution, slightly widened if only rounding keeps one side from passing its check; None if it fails.
-
-    The check proves whatever passes it: how the bounds were obtained does not matter.
-    """
-    for slack in WIDENED:
-        wider = (
-            solution
-            if slack == 0.0
-            else replace(
-                solution,
-                lower=solution.lower - slack * abs(solution.lower),
-                upper=solution.upper + slack * abs(solution.upper),
-                lower_values=solution.lower_values - slack * np.abs(solution.lower_values),
-                upper_values=solution.upper_values + slack * np.abs(solution.upper_values),
-            )
-        )
-        if not wider.check([upward]):
-            return wider
-    return None
 
 
 def _better_bounds(
@@ -510,15 +460,28 @@ def _better_bounds(
     """
     relaxation, region, (lower, upper) = uncertainty.relaxation, uncertainty.region, known
     assert region is not None
-    found = coupled_bounds(relaxation, region, objective, policy, chosen, known, config.pieces)
+    by_regret = config.prefer == "regret" and policy is None
+    skipped = (-math.inf, math.inf) if by_regret else known  # both sides are needed to compare regrets
+    found = coupled_bounds(relaxation, region, objective, policy, chosen, skipped, config.pieces)
     if found is None:
         return lower, upper, chosen, None
     one, other = objective.resolve(relaxation.pmdp).outward(found.lower, found.upper)  # as `lower` and `upper` are
     better = one > lower if objective.sense is Sense.MAX else other < upper
+    if by_regret:
+        better = _has_less_regret(found, region, chosen)
+        mine = (one, other) if better else known  # the bound of the agent's own side is that of the policy
+        one, lower = (mine[0], mine[0]) if objective.sense is Sense.MAX else (one, lower)
+        other, upper = (mine[1], mine[1]) if objective.sense is Sense.MIN else (other, upper)
     low, high = max(lower, one), min(upper, other)
     if low > high:  # possible only if the region has missed the truth, or by rounding of equal bounds
-        return lower, upper, chosen, found
+        return *known, chosen, found
     return low, high, found.policy if better else chosen, found
+
+
+def _has_less_regret(found: CoupledBounds, region: Region, chosen: Policy) -> bool:
+    """Whether the best policy at the centre of a region has less regret than another one."""
+    one, other = (regret_bound(found, region, policy, math.inf) for policy in (found.policy, chosen))
+    return one < other
 
 
 def true_value(

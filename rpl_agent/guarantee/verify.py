@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rpl_agent.core.coupled.regret import difference_above, same_policy
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import ParametricMDP, Policy, Sense
@@ -23,7 +24,7 @@ from rpl_agent.core.schema import Whole, read, read_json
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
-from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
+from rpl_agent.guarantee.pipeline import PREFERENCES, Config, certify_uncertainty, uncertainty_from
 from rpl_agent.guarantee.proof import belongs, data_to_json, read_proof
 
 Pairs = list[tuple[Whole, Whole]]
@@ -97,7 +98,8 @@ def verify(
 ) -> Verdict:
     """Check a certificate against the model and the data that it claims to come from.
 
-    ``earlier`` has the data that "lower" or "upper" is based on, if that is the best of a run and not of all its data.
+    ``earlier`` has the data that "lower", "upper" or "regret" is based on, if that is the best of a run and not of all
+    its data.
     """
     problems = _identity(certificate, pmdp, counts) or _contradictions(certificate)
     if problems:
@@ -115,6 +117,9 @@ def verify(
         if again is not whole:
             notes.append(f"{side} was found with the first {data.total:,} transitions, and checked on them")
         problems += again.unsupported(side, certificate.computed[side == "upper"], bounds[side])
+    data = (earlier or {}).get("regret", counts)
+    again = whole if data.total == counts.total else _Again(certificate, pmdp, data)
+    problems += again.regret_problems()
     for side, claim in zip(("lower", "upper"), now):
         if not math.isnan(claim):
             problems += whole.unsupported(side, claim, whole.bound(side, None), "of the last data ")
@@ -135,6 +140,7 @@ class _Again:
             certificate.delta,
             precision,
             bets=certificate.basis == "bets",
+            prefer=certificate.prefer if certificate.prefer in PREFERENCES else PREFERENCES[0],
         )
         evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT
         with warnings.catch_warnings():
@@ -169,6 +175,21 @@ class _Again:
         good = claim == found or (claim <= found + room if side == "lower" else claim >= found - room)
         return [] if good else [f"the {side} bound {what}{claim:.9g} is claimed, the data support {found:.9g}"]
 
+    def regret_problems(self) -> list[str]:
+        """A regret that the data do not support; the bounds, which are checked by themselves, support their gap."""
+        claimed = self._certificate
+        if claimed.regret == math.inf:
+            return []
+        found = self._certify(claimed.policy).regret
+        if not claimed.evaluated:
+            best = self._certify(None)
+            own = best.regret if same_policy(best.policy, claimed.policy) else math.inf
+            found = min(found, own, difference_above(*reversed(claimed.computed)))
+        room = ALLOWED * max(claimed.regret, found) + 1e-12 * self._size
+        if claimed.regret >= found - room:
+            return []
+        return [f"the regret {claimed.regret:.9g} is claimed, the data support {found:.9g}"]
+
     def silences(self) -> list[str]:
         """What the data say against the model but the certificate does not."""
         claimed, uncertainty, problems = self._certificate, self._uncertainty, []
@@ -199,7 +220,7 @@ class _Again:
 def _contradictions(certificate: Certificate) -> list[str]:
     """Claims that no data could support."""
     kind = Config(certificate.confidence, certificate.relaxation, certificate.delta)
-    numbers = (certificate.lower, certificate.upper, certificate.delta, certificate.reward_error)
+    numbers = (certificate.lower, certificate.upper, certificate.regret, certificate.delta, certificate.reward_error)
     if any(math.isnan(number) for number in numbers):
         return ["a bound of the certificate is NaN"]
     if certificate.lower > certificate.upper:

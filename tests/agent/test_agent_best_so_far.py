@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from rpl_agent import RPLAgent
+from rpl_agent.agent.callbacks import CertificateLog
 from rpl_agent.agent.session import best_so_far
 from rpl_agent.core.coupled.attribution import episodes_seen
+from rpl_agent.core.coupled.regret import same_policy
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
-from rpl_agent.core.model import Objective, Sense, build
+from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.verify import verify
 from rpl_envs import benchmark
 
 WORLD = {"n": 4}
@@ -158,3 +161,39 @@ def test_episodes_are_counted_where_transitions_pay():
     pmdp = build(0, rows.__getitem__, domain=["p"], rewards={"r": lambda s, a, t: float(t)}, labels={"end": bool})
     counts = uniform_counts(pmdp, Objective.reach("end"), np.array([0.7]), 50, 1000, 1)
     assert counts.total > 100 and episodes_seen(pmdp, counts) == 50
+
+
+def test_the_regret_belongs_to_the_policy(certificates):
+    """Of the policy that is kept; of one and the same policy the least so far; never more than the gap."""
+    old, new = certificates[0], certificates[1]
+    good = replace(old, lower=new.lower + 0.5, upper=new.upper + 5, regret=0.25)
+    expected = 0.01 if same_policy(old.policy, new.policy) else 0.25
+    assert best_so_far(good, replace(new, regret=0.01)).regret == expected
+    kept = best_so_far(replace(new, regret=0.125, lower=new.lower - 1), replace(new, regret=0.25))
+    assert kept.regret == 0.125 and kept.policy is new.policy
+    narrow = best_so_far(replace(new, lower=new.upper - 0.0625, regret=5.0), replace(new, regret=0.5))
+    assert narrow.regret == 0.0625
+
+
+def test_with_less_regret_preferred_the_guarantee_is_that_of_the_policy(certificates):
+    old, new = (replace(c, prefer="regret") for c in certificates[:2])
+    other = Policy.deterministic(np.where(old.policy.rows == old.policy.rows.max(), 0, old.policy.rows))
+    old = replace(old, policy=other, lower=new.lower + 0.5, upper=new.upper + 5, regret=0.25)
+    assert best_so_far(old, replace(new, regret=0.125)).lower == new.lower
+    assert best_so_far(old, replace(new, regret=0.5)).lower == new.lower + 0.5
+
+
+def test_regrets_of_a_run_only_fall_while_the_policy_is_the_same(tmp_path):
+    """Saved and resumed, with the data that each claim rests on."""
+    log = CertificateLog()
+    agent = RPLAgent("rpl/Betting-25-v0", seed=1).learn(budget=300, log_interval=20, callback=log)
+    regrets = [entry["regret"] for entry in log.history]
+    assert regrets[-1] < 0.2 * regrets[0] and all(np.isfinite(regrets))
+    assert set(agent.session.earlier) == {"lower", "upper", "regret"}
+    agent.save(tmp_path / "agent.zip")
+    again = RPLAgent.load(tmp_path / "agent.zip")
+    assert again.certificate.regret == agent.certificate.regret
+    assert {k: c.total for k, c in again.session.earlier.items()} == {
+        k: c.total for k, c in agent.session.earlier.items()
+    }
+    assert verify(agent.certificate, agent.pmdp, agent.counts, agent.session.earlier).problems == []

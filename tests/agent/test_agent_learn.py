@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import math
 import subprocess
 import sys
 import warnings
@@ -382,3 +383,17 @@ def test_lanes_of_our_own_worlds(mode):
     assert agent.num_episodes == 100 and agent.num_timesteps == agent.counts.total
     assert set(agent.session.lengths) <= set(range(20, 28))
     assert agent.certificate.lower <= 19.0429 <= agent.certificate.upper
+
+
+@pytest.mark.parametrize("regret", [0.5, "2%"])
+def test_stop_when_regret_ends_early(regret):
+    agent = RPLAgent("rpl/Betting-25-v0", seed=0).learn(budget=20_000, stop_when_regret=regret)
+    found = agent.certificate
+    assert found.regret <= (0.5 if regret == 0.5 else 0.02 * found.lower) and agent.num_episodes < 20_000
+    assert found.gap > 5 * found.regret
+
+
+@pytest.mark.parametrize("regret", [0.0, -1, "nothing", "0%", math.nan])
+def test_a_regret_to_stop_at_is_a_positive_number_or_a_share(regret):
+    with pytest.raises(ModelError, match="must be a positive number, or a share of the value like '1%'"):
+        RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100, stop_when_regret=regret)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.pipeline import Config, certify, certify_uncertainty, uncertainty_from
+from rpl_agent.guarantee.verify import verify
 from rpl_envs.benchmark import benchmark
 from tests.reference.coupled import exact_value, objectives, random_model
 
@@ -106,3 +109,38 @@ def test_certificates_keep_their_regret():
     found = certify(world.pmdp, counts, world.objective)
     again = Certificate.from_json(found.to_json())
     assert again.regret == found.regret and f"within {found.regret:.4g} of the best possible" in str(again)
+
+
+@pytest.mark.parametrize("name", ["Betting-25", "Glider-11x9", "MarsRover-10x10"])
+@pytest.mark.parametrize("episodes", [10, 300])
+def test_a_regret_is_verified_from_the_data(name, episodes):
+    world = benchmark(name)
+    theta = np.array(world.theta)
+    counts = uniform_counts(world.pmdp, world.objective, theta, episodes, world.max_episode_steps + 1, 7)
+    found = certify(world.pmdp, counts, world.objective)
+    assert verify(found, world.pmdp, counts).problems == []
+    for lie in (replace(found, regret=0.5 * found.regret), replace(found, regret=math.nan)):
+        assert any("regret" in problem or "NaN" in problem for problem in verify(lie, world.pmdp, counts).problems)
+    other = certify(world.pmdp, counts, world.objective, policy=Policy.uniform(world.pmdp))
+    assert verify(other, world.pmdp, counts).problems == []
+    lie = replace(other, regret=0.5 * other.regret)
+    assert any("the regret" in problem for problem in verify(lie, world.pmdp, counts).problems)
+
+
+def test_the_policy_with_less_regret_is_returned_where_asked_for():
+    """Its guarantee is its own, and may be weaker."""
+    differ = 0
+    for seed in range(4):
+        world = benchmark("MarsRover-10x10")
+        counts = uniform_counts(world.pmdp, world.objective, np.array(world.theta), 500, 200, seed)
+        usual = certify(world.pmdp, counts, world.objective)
+        found = certify(world.pmdp, counts, world.objective, prefer="regret")
+        assert (usual.prefer, found.prefer) == ("guarantee", "regret")
+        assert found.regret <= usual.regret and found.lower <= usual.lower + 1e-12
+        given = certify(world.pmdp, counts, world.objective, policy=found.policy)
+        assert found.lower <= given.lower + 1e-6
+        assert verify(found, world.pmdp, counts).problems == []
+        differ += found.regret < 0.9 * usual.regret
+    assert differ > 0
+    with pytest.raises(ModelError, match="prefer 'best' is not one of"):
+        Config(prefer="best")

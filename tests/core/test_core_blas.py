@@ -39,13 +39,13 @@ def test_an_error_inside_restores_the_setting():
 
 
 def test_a_certificate_is_computed_in_one_thread(monkeypatch):
-    world, seen, solve = benchmark("Betting-25"), [], pipeline._checked_solutions
+    world, seen, solve = benchmark("Betting-25"), [], pipeline.checked_solutions
 
     def watched(*arguments: Any, **options: Any) -> Any:
         seen.append(blas_threads())
         return solve(*arguments, **options)
 
-    monkeypatch.setattr(pipeline, "_checked_solutions", watched)
+    monkeypatch.setattr(pipeline, "checked_solutions", watched)
     with threadpool_limits(2, user_api="blas"):
         pipeline.certify(world.pmdp, Counts(world.pmdp), world.objective)
     assert seen and all(threads == {1} for threads in seen)

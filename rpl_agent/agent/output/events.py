@@ -36,7 +36,7 @@ from rpl_agent.agent.output.logger import dropping
 #: The largest file; a run of 10^6 episodes with the usual log points has about a megabyte.
 MAX_BYTES = 64 << 20
 #: Tags that are also logged over time steps.
-BY_STEPS, STEPS = ("lower", "upper", "gap"), "samples/steps"
+BY_STEPS, STEPS = ("lower", "upper", "gap", "regret"), "samples/steps"
 _TEXT, _NUMBER = api_pb2.DATA_TYPE_STRING, api_pb2.DATA_TYPE_FLOAT64
 
 
@@ -161,6 +161,7 @@ def charts(with_optimum: bool) -> dict[str, dict[str, Any]]:
         },
         "tightness": {
             f"gap {raw}": _lines("guarantee/gap", "momentary/gap"),
+            f"regret: how far from the best policy {raw}": _lines("guarantee/regret"),
             "best so far and momentary": _lines("(guarantee|momentary)/(lower|upper)"),
             "where the gap comes from": _lines("share_of_gap/.*"),
             "gap over time steps": _lines("guarantee_by_steps/gap"),

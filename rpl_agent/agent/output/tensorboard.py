@@ -76,7 +76,7 @@ class TensorBoardCallback(BaseCallback):
         if writer is None or certificate is None:
             return
         self._try_to_draw(writer, certificate)
-        config, names = agent.session.config, ("gap", "lower", "upper")
+        config, names = agent.session.config, ("gap", "regret", "lower", "upper")
         settings = {  # the table shows the first five by name, then the results
             "confidence": config.confidence,
             "delta": config.delta,
@@ -96,5 +96,6 @@ def _guarantee_text(certificate: Certificate) -> str:
     return (
         f"**With probability ≥ {1 - certificate.delta:g} (δ = {certificate.delta:g}) {certificate.sentence}.**\n\n"
         f"Exact numbers (curves are smoothed and single precision): lower {certificate.lower!r}, upper "
-        f"{certificate.upper!r}, gap {certificate.gap!r}.\n\n```\n{certificate}\n```\n\n{ASSUMPTIONS}"
+        f"{certificate.upper!r}, gap {certificate.gap!r}, "
+        f"regret {certificate.regret!r}.\n\n```\n{certificate}\n```\n\n{ASSUMPTIONS}"
     )

@@ -114,6 +114,7 @@ def line(session: Session, left: float) -> str:
     bounds = ""
     if certificate is not None:
         bounds = f"  lower {certificate.lower:.5g}  upper {certificate.upper:.5g}  gap {certificate.gap:.4g}"
+        bounds += f"  regret {certificate.regret:.4g}"
     return (
         f"{target.unit} {session.done:,}/{target.goal:,}  {session.rate:,.0f} steps/s"
         f"{bounds}  updates {session.updates:,}  elapsed {duration(session.clock.elapsed)}  left {duration(left)}"
@@ -123,7 +124,7 @@ def line(session: Session, left: float) -> str:
 def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     """Record all tags of a log point (listed in docs/training.md)."""
     note, data = logger.record, session.experience
-    for name in ("lower", "upper", "gap", "estimate"):
+    for name in ("lower", "upper", "gap", "regret", "estimate"):
         note(f"guarantee/{name}", getattr(certificate, name))
     note("momentary/lower", certificate.momentary_lower)
     note("momentary/upper", certificate.momentary_upper)
@@ -228,6 +229,7 @@ def render(session: Session, gaps: list[float], left: float = math.nan) -> Group
         table.add_row("guarantee", Text(f"{certificate.lower:.6g} ≤ V ≤ {certificate.upper:.6g}", style="bold"))
         table.add_row("", f"with probability ≥ {1 - delta:g} (δ = {delta:g}) {certificate.sentence}")
         table.add_row("gap", Text.assemble(f"{certificate.gap:.4g}  ", (sparkline(gaps), "green")))
+        table.add_row("regret", f"at most {certificate.regret:.4g}: no policy is better by more")
     if session.returns:
         name, sign = ("cost", -1) if session.objective.sense is Sense.MIN else ("return", 1)
         table.add_row("exploring", f"mean {name} of the exploring policy {sign * np.mean(session.returns):.5g}")

@@ -196,7 +196,7 @@ class SessionState:
     elapsed: Positive
     reward_error: Positive
     counts: StoredCounts
-    earlier: dict[Literal["lower", "upper"], StoredCounts]
+    earlier: dict[Literal["lower", "upper", "regret"], StoredCounts]
     solutions: dict[Literal["robust", "optimistic"], StoredSolution]
 
 

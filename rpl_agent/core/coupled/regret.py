@@ -124,7 +124,7 @@ class RegretSearch:
     def _known(self, frame: Frame | BoxFrame, side: Side, policy: Policy | None) -> AffineBound | None:
         """A bound that is proved already."""
         bound = self.found.proved.get(side)
-        return bound if bound is not None and bound.frame is frame and _same(bound.policy, policy) else None
+        return bound if bound is not None and bound.frame is frame and same_policy(bound.policy, policy) else None
 
     def _best(self, frame: Frame | BoxFrame) -> ValueExpansion | StepExpansion | None:
         """The expansion of the best policy at the centre."""
@@ -140,12 +140,13 @@ class RegretSearch:
         return expansion_of(problem, frame, None, greedy_policy(problem, drawn))
 
     def _of_policy(self, proof: AffineProof, best: ValueExpansion | StepExpansion) -> AffineBound | None:
-        same = _same(best.policy, self.policy)
+        same = same_policy(best.policy, self.policy)
         expansion = best if same else expansion_of(self.problem, best.frame, self.policy, self.policy)
         return None if expansion is None else proved_bound(proof, expansion, self.own, False)
 
 
-def _same(one: Policy | None, other: Policy | None) -> bool:
+def same_policy(one: Policy | None, other: Policy | None) -> bool:
+    """Whether two policies are known to be the same; None stands for every policy."""
     if one is None or other is None or one is other:
         return one is other
     return one.rows is not None and other.rows is not None and np.array_equal(one.rows, other.rows)

@@ -1,0 +1,96 @@
+"""`checked_solutions`: both solves of a certificate, each proved on the side that the certificate uses."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rpl_agent.core.errors import PrecisionWarning, RPLWarning
+from rpl_agent.core.model import Objective, Policy, Sense
+from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.solver.solution import Solution, claiming_nothing
+from rpl_agent.core.solver.solve import solve_both
+
+#: Relative widths by which bounds are widened, in turn, until they pass their check.
+WIDENED = (0.0, 1e-11, 1e-9, 1e-7)
+
+
+@dataclass
+class Solutions:
+    """Solver results kept to warm-start the next solve on the same model."""
+
+    robust: Solution | None = None
+    optimistic: Solution | None = None
+
+
+@contextmanager
+def timed(timings: dict[str, float], stage: str) -> Iterator[None]:
+    """Add the time of the enclosed code to that of a stage."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - start
+
+
+def checked_solutions(
+    relaxation: Relaxation,
+    objective: Objective,
+    policy: Policy | None,
+    precision: float,
+    warm: Solutions,
+    timings: dict[str, float],
+    reward_error: float,
+) -> tuple[Solution, Solution]:
+    """(robust, optimistic), each proved on the side that a certificate uses.
+
+    The proof does not depend on how bounds were found. What fails is solved once more without a warm start; a
+    side that still fails claims nothing.
+    """
+    upward = objective.sense is Sense.MIN  # of the robust side; the optimistic one is opposite
+    for start in ((warm.robust, warm.optimistic), (None, None)):
+        with timed(timings, "solve"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrecisionWarning)  # the width is part of the bounds; `slack` reports it
+            robust, optimistic = solve_both(
+                relaxation,
+                objective,
+                policy=policy,
+                precision=precision,
+                warm=start,
+                reward_error=reward_error,
+                outer=True,
+            )
+        with timed(timings, "check"):
+            proved = _proved(robust, upward), _proved(optimistic, not upward)
+        if proved[0] is not None and proved[1] is not None:
+            return proved[0], proved[1]
+    problem = (robust.check([upward]) + optimistic.check([not upward]))[0]
+    warnings.warn(f"a bound did not pass its independent check and is not given: {problem}", RPLWarning, stacklevel=3)
+    return proved[0] or claiming_nothing(robust, upward), proved[1] or claiming_nothing(optimistic, not upward)
+
+
+def _proved(solution: Solution, upward: bool) -> Solution | None:
+    """The solution, slightly widened if only rounding keeps one side from passing its check; None if it fails.
+
+    The check proves whatever passes it: how the bounds were obtained does not matter.
+    """
+    for slack in WIDENED:
+        wider = (
+            solution
+            if slack == 0.0
+            else replace(
+                solution,
+                lower=solution.lower - slack * abs(solution.lower),
+                upper=solution.upper + slack * abs(solution.upper),
+                lower_values=solution.lower_values - slack * np.abs(solution.lower_values),
+                upper_values=solution.upper_values + slack * np.abs(solution.upper_values),
+            )
+        )
+        if not wider.check([upward]):
+            return wider
+    return None
