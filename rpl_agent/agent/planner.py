@@ -26,6 +26,7 @@ from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.exploration.optimism import Optimism, explore
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.core.coupled.attribution import fisher_information, slopes
+from rpl_agent.core.coupled.regret import Regret
 from rpl_agent.core.errors import PrecisionWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger, refuting_log_e_value
@@ -137,7 +138,7 @@ class Planner(Memory):
         self.seconds["solve"] += certificate.solve_seconds
         return certificate
 
-    def regret_of(self, certificate: Certificate, reward_error: float) -> float:
+    def regret_of(self, certificate: Certificate, reward_error: float) -> Regret:
         """The regret of a certificate's policy, perhaps an earlier one of the run, over the set of the last data."""
         assert self.uncertainty is not None
         with timed(self.seconds, "solve"):

@@ -40,6 +40,8 @@ SHOWN = (
     "upper",
     "gap",
     "regret",
+    "optimal",
+    "undecided",
     "guarantee",
     "estimate",
     "delta",

@@ -159,8 +159,10 @@ class Session(SessionRecord):
         found = best_so_far(self.certificate, momentary)
         if not same_policy(found.policy, momentary.policy):  # an earlier one, about which the new data say more
             regret = self.planner.regret_of(found, error)
-            if regret < found.regret:
-                found, self.earlier = replace(found, regret=regret), {**self.earlier, "regret": counts.copy()}
+            if regret.most < found.regret:
+                found = replace(found, regret=regret.most, optimal=regret.is_optimal)
+                self.earlier["regret"] = counts.copy()
+            found = replace(found, undecided=None if regret.undecided is None else len(regret.undecided))
         now = counts.copy()
         for claim in ("lower", "upper", "regret"):
             if claim not in self.earlier or getattr(found, claim) == getattr(momentary, claim):
@@ -223,9 +225,16 @@ def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certifi
     else:
         kept = previous.lower > momentary.lower if maximising else previous.upper < momentary.upper
     shown = previous if kept else momentary
-    regret = min(previous.regret, momentary.regret) if is_same else shown.regret
-    regret = min(regret, difference_above(upper, lower))
-    return replace(alone, lower=lower, upper=upper, regret=regret, policy=shown.policy, estimate=shown.estimate)
+    least = min(previous, momentary, key=lambda one: one.regret) if is_same else shown
+    return replace(
+        alone,
+        lower=lower,
+        upper=upper,
+        regret=min(least.regret, difference_above(upper, lower)),
+        optimal=least.optimal,
+        policy=shown.policy,
+        estimate=shown.estimate,
+    )
 
 
 #: Fields that certificates of one event share, and the rule by which their policies are chosen.

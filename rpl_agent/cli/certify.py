@@ -37,6 +37,8 @@ PRINTED = (
     "upper",
     "gap",
     "regret",
+    "optimal",
+    "undecided",
     "guarantee",
     "estimate",
     "confidence",

@@ -125,6 +125,7 @@ def run_info(arguments: argparse.Namespace) -> None:
     if agent.certificate is not None:
         certificate = shown_certificate(agent, Path(arguments.id))
         facts |= {"lower": certificate.lower, "upper": certificate.upper, "regret": certificate.regret}
+        facts |= {"optimal": certificate.optimal, "undecided": certificate.undecided}
     emit(arguments, facts, "run")
 
 

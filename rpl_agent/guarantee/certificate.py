@@ -48,6 +48,8 @@ class Certificate:
     relaxation: str
     samples: Whole
     regret: Positive = math.inf  # the most that any policy gains over this one; inf if it was not bounded
+    optimal: bool = False  # no policy is better than this one
+    undecided: Whole | None = None  # state-action pairs that may still be part of a better policy; None: not counted
     estimate: float = math.nan  # value of the policy at the point estimate: not a guarantee
     evaluated: bool = False
     prefer: str = "guarantee"  # what the policy was chosen by: its guarantee or its regret
@@ -94,7 +96,7 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """What holds with probability ≥ 1 − δ, as a sentence."""
-        close = f" and is {self.distance}" if self.regret < self.gap else ""
+        close = f" and is {self.distance}" if self.regret < self.gap or self.optimal else ""
         if self.objective.sense is Sense.MAX:
             own, best = f"achieves at least {self.lower:.6g}", f"achieves more than {self.upper:.6g}"
         else:
@@ -104,7 +106,7 @@ class Certificate:
     @property
     def distance(self) -> str:
         """How far the policy is from the best one, in words."""
-        return f"within {self.regret:.4g} of the best possible"
+        return "proved optimal" if self.optimal else f"within {self.regret:.4g} of the best possible"
 
     @property
     def explanation(self) -> str:

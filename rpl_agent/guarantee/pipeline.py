@@ -36,7 +36,7 @@ import numpy as np
 from rpl_agent.core.coupled import CoupledBounds, coupled_bounds
 from rpl_agent.core.coupled.attribution import attribution, episodes_seen, own_gradient
 from rpl_agent.core.coupled.expansion import value_at
-from rpl_agent.core.coupled.regret import difference_above, proved_regret, regret_bound, regret_with_error
+from rpl_agent.core.coupled.regret import NOT_FOUND, Regret, difference_above, proved_regret, regret_with_error
 from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import untied_intervals
@@ -327,7 +327,7 @@ def certify_uncertainty(
         regret = _regret(uncertainty, config, objective, found, claim, share)
         regret = regret_with_error(objective, regret, (lower, upper), reward_error - share)
     lower, upper = objective.with_reward_error(lower, upper, reward_error - share)
-    regret = regret if policy is not None else min(regret, difference_above(upper, lower))
+    regret = regret if policy is not None else regret.at_most(difference_above(upper, lower))
     if not lower <= upper:  # bounds of one set cannot cross or be NaN: never report that
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
     estimate, at_edge = math.nan, edge(pmdp, counts)
@@ -350,7 +350,9 @@ def certify_uncertainty(
         samples=counts.total,
         estimate=estimate,
         evaluated=policy is not None,
-        regret=regret,
+        regret=regret.most,
+        optimal=regret.is_optimal,
+        undecided=None if regret.undecided is None else len(regret.undecided),
         prefer=config.prefer,
         anytime=config.is_anytime,
         log_e_value=uncertainty.log_e_value,
@@ -390,18 +392,16 @@ def regret_of(
     objective: Objective,
     claim: tuple[float, float, Policy],
     reward_error: float = 0.0,
-) -> float:
-    """The regret of any policy over an uncertainty, with bounds (lower, upper, policy) on its value; inf if unknown."""
+) -> Regret:
+    """The regret of any policy over an uncertainty, with bounds (lower, upper, policy) on its value."""
     lower, upper, policy = claim
     region, relaxation = uncertainty.region, uncertainty.relaxation
     if region is None or not _is_coupled(uncertainty, objective, config):
-        return math.inf
+        return NOT_FOUND
     if reward_error and objective.resolve(relaxation.pmdp).signed:
-        return math.inf
+        return NOT_FOUND
     found = coupled_bounds(relaxation, region, objective, None, policy)
-    if found is None:
-        return math.inf
-    regret = proved_regret(found, region, policy, math.inf, 1)
+    regret = NOT_FOUND if found is None else proved_regret(found, region, policy, math.inf)
     return regret_with_error(objective, regret, (lower, upper), reward_error)
 
 
@@ -427,22 +427,21 @@ def _regret(
     found: CoupledBounds | None,
     claim: tuple[float, float, Policy, bool],
     reward_error: float,
-) -> float:
+) -> Regret:
     """The most that any policy gains over that of a claim (lower, upper, policy, whether it was given)."""
     lower, upper, policy, is_given = claim
-    gap = difference_above(upper, lower)
-    regret = math.inf
+    gap, regret = difference_above(upper, lower), NOT_FOUND
     if found is not None and uncertainty.region is not None:
         # the gap of a given policy is one of its own value, and says nothing about better ones
         regret = proved_regret(found, uncertainty.region, policy, math.inf if is_given else gap, config.pieces)
     if not is_given:
-        return min(regret, gap)
-    if config.relaxation != "coupled" or regret <= gap:  # far below what the optimum adds at its own worst parameter
+        return regret.at_most(gap)
+    if config.relaxation != "coupled" or regret.most <= gap:  # far below the next one
         return regret
     asked = (uncertainty.relaxation, objective, None, config.precision, Solutions())
     best = checked_solutions(*asked, {}, reward_error)[1]
     apart = (best.upper, lower) if objective.sense is Sense.MAX else (upper, best.lower)
-    return min(regret, difference_above(*apart))
+    return regret.at_most(difference_above(*apart))
 
 
 def _better_bounds(
@@ -480,7 +479,7 @@ def _better_bounds(
 
 def _has_less_regret(found: CoupledBounds, region: Region, chosen: Policy) -> bool:
     """Whether the best policy at the centre of a region has less regret than another one."""
-    one, other = (regret_bound(found, region, policy, math.inf) for policy in (found.policy, chosen))
+    one, other = (proved_regret(found, region, policy, math.inf).most for policy in (found.policy, chosen))
     return one < other
 
 

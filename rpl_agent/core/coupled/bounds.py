@@ -42,12 +42,19 @@ DIVERGED = 30.0
 
 
 def find_bound(
-    problem: Problem, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool
+    problem: Problem,
+    expansion: ValueExpansion | StepExpansion,
+    side: Side,
+    every_policy: bool,
+    everywhere: bool = False,
 ) -> AffineBound | None:
-    """A bound with the gradient of the expansion, still to be checked; None if none was found."""
-    bound = expansion.bound(side, every_policy)
+    """A bound with the gradient of the expansion, still to be checked; None if none was found.
+
+    That of a policy is for the states that it reaches, or, without a horizon, for all of them (``everywhere``).
+    """
     if isinstance(expansion, StepExpansion):
-        return bound
+        return expansion.bound(side, every_policy)
+    bound = expansion.bound(side, every_policy, everywhere)
     largest, order = max(float(expansion.values.max()), -float(expansion.values.min())), expansion.order
     margin = ROUNDING * largest
     if order is not None:
@@ -266,10 +273,14 @@ def _gradient_only(problem: Problem, region: Region, policy: Policy | None, star
 
 
 def proved_bound(
-    proof: AffineProof, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool
+    proof: AffineProof,
+    expansion: ValueExpansion | StepExpansion,
+    side: Side,
+    every_policy: bool,
+    everywhere: bool = False,
 ) -> AffineBound | None:
-    """A bound that holds for every parameter of the region of the proof; None if none was found."""
-    bound = find_bound(proof.problem, expansion, side, every_policy)
+    """A bound that holds for every parameter of the region of the proof; None if none was found (`find_bound`)."""
+    bound = find_bound(proof.problem, expansion, side, every_policy, everywhere)
     return None if bound is None or proof.issues(bound) else bound
 
 

@@ -51,9 +51,15 @@ class ValueExpansion:
     solved: np.ndarray | None = None  # (n,) with cycles: states of the linear system, the others are known
     factors: Any = None
 
-    def bound(self, side: Side, every_policy: bool) -> AffineBound:
-        """A bound without slack, for the policy or for all, still to be checked."""
-        policy, scope = (None, self.scope) if every_policy else (self.policy, self.reached)
+    def bound(self, side: Side, every_policy: bool, everywhere: bool = False) -> AffineBound:
+        """A bound without slack, for the policy or for all, still to be checked.
+
+        That of the policy is for the states that it reaches, or for all of them (``everywhere``).
+        """
+        policy, scope = (
+            None if every_policy else self.policy,
+            self.scope if every_policy or everywhere else self.reached,
+        )
         return AffineBound(side, policy, self.frame, self.values, self.gradient, np.zeros(len(self.values)), scope)
 
     def spread(self, extra: np.ndarray) -> np.ndarray:
@@ -64,16 +70,19 @@ class ValueExpansion:
 
 
 def expand_without_cycles(
-    problem: Problem, frame: Frame | BoxFrame, order: np.ndarray, policy: Policy | None
+    problem: Problem, frame: Frame | BoxFrame, order: np.ndarray, policy: Policy | None, everywhere: bool = False
 ) -> ValueExpansion | None:
-    """The expansion of a policy on the states it reaches, or of the best one at the centre (None), without cycles."""
+    """The expansion of a policy on the states it reaches, or of the best one at the centre (None), without cycles.
+
+    With ``everywhere``, that of a policy is for all states.
+    """
     pmdp, chances = problem.pmdp, chances_of(problem, frame)
     sinks = problem.structure.sinks
     if problem.must_reach and len(sinks):
         return None
     if problem.reward[gather(pmdp.state_ptr, sinks)[0]].any():
         return None
-    seen = None if policy is None else _reached(problem, order, policy, chances)
+    seen = None if policy is None or everywhere else _reached(problem, order, policy, chances)
     order = order if seen is None else order[seen[order]]
     sense = 0.0 if policy is not None else 1.0 if problem.objective.sense is Sense.MAX else -1.0
     values, gradient = problem.boundary(), np.zeros((pmdp.num_states, frame.dimension))
@@ -92,6 +101,13 @@ def _reached(problem: Problem, order: np.ndarray, policy: Policy, chances: Struc
     seen[pmdp.initial_state] = True
     core.reach_forward(len(order), order, choice_of(problem, policy), chances, seen)
     return seen & ~problem.task.decided
+
+
+def expansion_everywhere(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
+    """The expansion of a policy in all states, without a horizon."""
+    if problem.order is not None:
+        return expand_without_cycles(problem, frame, problem.order, policy, everywhere=True)
+    return expand(problem, frame, policy)
 
 
 def expansion_of(

@@ -8,6 +8,7 @@ C, whereas the gap of a certificate, whose two bounds are taken each at its own 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
@@ -16,8 +17,15 @@ import numpy as np
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import CoupledBounds, proved_bound, varying_directions, worst_of_pieces
 from rpl_agent.core.coupled.claims import difference_bound
-from rpl_agent.core.coupled.expansion import StepExpansion, ValueExpansion, expansion_of, greedy_policy
-from rpl_agent.core.model import Objective, Policy
+from rpl_agent.core.coupled.expansion import (
+    StepExpansion,
+    ValueExpansion,
+    expansion_everywhere,
+    expansion_of,
+    greedy_policy,
+)
+from rpl_agent.core.coupled.optimality import RowVerdict, settled_rows
+from rpl_agent.core.model import Kind, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
 from rpl_agent.core.regions.product import Product
@@ -29,8 +37,24 @@ PRODUCTS = 200_000_000
 SPLIT = 0.25
 
 
-def regret_bound(found: CoupledBounds, region: Region, policy: Policy, known: float, pieces: int = 1) -> float:
-    """The most that the best policy gains over ``policy`` in the initial state, over the region; inf if not found.
+@dataclass(frozen=True, eq=False)
+class Regret:
+    """How far a policy is from the best one."""
+
+    most: float  # that any policy gains over it, inf if not found
+    undecided: np.ndarray | None = None  # rows that may still be part of a better one; None if not looked for
+    is_optimal: bool = False  # no policy is better
+
+    def at_most(self, other: float) -> Regret:
+        """With another bound that holds too."""
+        return replace(self, most=min(self.most, other))
+
+
+NOT_FOUND = Regret(np.inf)
+
+
+def proved_regret(found: CoupledBounds, region: Region, policy: Policy, known: float, pieces: int = 1) -> Regret:
+    """The regret of a policy in the initial state, over the region.
 
     found : of the same region, whose proved bounds are used again
     known : a bound on the regret that holds already, inf if there is none; pieces of the region are tried where the
@@ -40,37 +64,40 @@ def regret_bound(found: CoupledBounds, region: Region, policy: Policy, known: fl
     problem = found.problem
     directions = varying_directions(problem, region)
     if directions is None or problem.pmdp.num_transitions * region.dimension**2 > PRODUCTS:
-        return np.inf
-    search, best = RegretSearch(problem, policy, found), np.inf
-    for frame in _frames(found, region, directions):
-        best = min(best, search.over(region, frame))
-    limit = min(best, known)
+        return NOT_FOUND
+    search = RegretSearch(problem, policy, found)
+    pairs = [search.over(region, frame) for frame in _frames(found, region, directions)]
+    pair = min((pair for pair in pairs if pair is not None), key=lambda pair: pair.most, default=None)
+    # With little data hardly any row is beaten.
+    verdict = None if pair is None or pair.most > SPLIT * known else search.settled(region, pair)
+    rounding = 2.0 * problem.task.rounding  # of either value
+    if verdict is not None and verdict.is_optimal:
+        return Regret(rounding, verdict.undecided, rounding == 0.0)
+    most = np.inf if pair is None else pair.most
     whole = found.expansion.frame
-    if pieces > 1 and np.isfinite(limit) and SPLIT * known < best and isinstance(whole, Frame) and found.proved:
+    if pieces > 1 and SPLIT * known < most and isinstance(whole, Frame) and found.proved:
         attempt = partial(search.over_piece, directions)
-        return worst_of_pieces(region, whole, found.gradient, limit, attempt, pieces)
-    return best
+        most = worst_of_pieces(region, whole, found.gradient, min(most, known), attempt, pieces)
+    if verdict is not None:
+        assert pair is not None
+        most = min(most, search.difference(region, verdict.best, pair.mine))
+    most = float(np.nextafter(most + rounding, np.inf)) if rounding > 0.0 else most
+    return Regret(most, None if verdict is None else verdict.undecided)
 
 
-def proved_regret(found: CoupledBounds, region: Region, policy: Policy, known: float, pieces: int) -> float:
-    """`regret_bound`, with the rounding of the objective's numbers, which moves either value."""
-    rounding = 2.0 * found.problem.task.rounding
-    most = regret_bound(found, region, policy, known, pieces)
-    return float(np.nextafter(most + rounding, np.inf)) if rounding > 0.0 else most
-
-
-def regret_with_error(objective: Objective, regret: float, bounds: tuple[float, float], error: float) -> float:
+def regret_with_error(objective: Objective, found: Regret, bounds: tuple[float, float], error: float) -> Regret:
     """A regret for rewards that differ from the model's, see `Objective.with_reward_error`.
 
     bounds : on the policy's value, and so, with the regret, on the optimum
     """
-    if error == 0.0 or not np.isfinite(regret):
-        return regret
+    regret = found.most
+    if error == 0.0 or objective.kind is not Kind.REWARD or not np.isfinite(regret):
+        return found
     lower, upper = bounds[0] - regret, bounds[1] + regret
     low, high = objective.with_reward_error(lower, upper, error)
     moved = 2.0 * max(abs(low), abs(high), abs(lower), abs(upper)) * error if objective.is_open_ended else 0.0
     moved = max(moved, difference_above(high, upper) + difference_above(lower, low))
-    return float(np.nextafter((regret + moved) * (1.0 + 1e-15), np.inf)) if moved > 0.0 else regret
+    return Regret(float(np.nextafter((regret + moved) * (1.0 + 1e-15), np.inf)), found.undecided)
 
 
 def difference_above(upper: float, lower: float) -> float:
@@ -93,6 +120,16 @@ def _frames(found: CoupledBounds, region: Region, directions: np.ndarray) -> lis
     return frames
 
 
+@dataclass(frozen=True, eq=False)
+class RegretPair:
+    """A proved bound on the value of every policy, one on that of a policy, and the most that they differ by."""
+
+    best: AffineBound
+    mine: AffineBound
+    most: float
+    expansion: ValueExpansion | StepExpansion  # of the best policy at the centre
+
+
 class RegretSearch:
     """The regret of one policy over regions; ``found`` is what is known already."""
 
@@ -101,25 +138,43 @@ class RegretSearch:
         self.own = Side.own(problem.objective.sense)
         self.far = Side.LOWER if self.own is Side.UPPER else Side.UPPER
 
-    def over(self, region: Region, frame: Frame | BoxFrame) -> float:
-        """The regret over a region, by bounds in a frame; inf if not found."""
+    def over(self, region: Region, frame: Frame | BoxFrame) -> RegretPair | None:
+        """Proved bounds on the best value and on the policy's over a region, in one frame; None if not found."""
         proof = AffineProof(self.problem, region)
         best, mine = self._known(frame, self.far, None), self._known(frame, self.own, self.policy)
+        expansion = self._best(frame)
+        if expansion is None:
+            return None
+        best = proved_bound(proof, expansion, self.far, True) if best is None else best
+        if best is not None and mine is None:
+            mine = self._of_policy(proof, expansion)
         if best is None or mine is None:
-            expansion = self._best(frame)
-            if expansion is None:
-                return np.inf
-            best = proved_bound(proof, expansion, self.far, True) if best is None else best
-            if best is not None and mine is None:
-                mine = self._of_policy(proof, expansion)
-        if best is None or mine is None:
-            return np.inf
-        pair = (best, mine) if self.own is Side.LOWER else (mine, best)
-        return max(difference_bound(region, *pair, self.problem.pmdp.initial_state), 0.0)
+            return None
+        return RegretPair(best, mine, self.difference(region, best, mine), expansion)
 
     def over_piece(self, directions: np.ndarray, piece: Region) -> float:
         frame = frame_of(piece, directions)
-        return np.inf if frame is None else self.over(piece, frame)
+        pair = None if frame is None else self.over(piece, frame)
+        return np.inf if pair is None else pair.most
+
+    def difference(self, region: Region, best: AffineBound, mine: AffineBound) -> float:
+        """The most that the best value exceeds the policy's by (minimising: falls below)."""
+        pair = (best, mine) if self.own is Side.LOWER else (mine, best)
+        return max(difference_bound(region, *pair, self.problem.pmdp.initial_state), 0.0)
+
+    def settled(self, region: Region, pair: RegretPair) -> RowVerdict | None:
+        """Which rows can still be part of a better policy; None with a horizon, or for a policy that draws its rows."""
+        policy, expansion = self.policy, pair.expansion
+        if policy.rows is None or policy.rows.ndim > 1 or not isinstance(expansion, ValueExpansion):
+            return None
+        proof, mine = AffineProof(self.problem, region), pair.mine
+        if not (mine.scope | self.problem.task.decided).all():
+            own = self._expansion(expansion)
+            found = None if own is None else proved_bound(proof, own, self.own, False, everywhere=True)
+            if found is None:
+                return None
+            mine = found
+        return settled_rows(proof, expansion, pair.best, mine)
 
     def _known(self, frame: Frame | BoxFrame, side: Side, policy: Policy | None) -> AffineBound | None:
         """A bound that is proved already."""
@@ -140,9 +195,22 @@ class RegretSearch:
         return expansion_of(problem, frame, None, greedy_policy(problem, drawn))
 
     def _of_policy(self, proof: AffineProof, best: ValueExpansion | StepExpansion) -> AffineBound | None:
-        same = same_policy(best.policy, self.policy)
-        expansion = best if same else expansion_of(self.problem, best.frame, self.policy, self.policy)
-        return None if expansion is None else proved_bound(proof, expansion, self.own, False)
+        """A bound on the policy's value, in all states if possible: that decides about rows too."""
+        expansion = self._expansion(best)
+        bound = None
+        if isinstance(expansion, ValueExpansion):
+            bound = proved_bound(proof, expansion, self.own, False, everywhere=True)
+        if bound is None and expansion is not None:
+            bound = proved_bound(proof, expansion, self.own, False)
+        return bound
+
+    def _expansion(self, best: ValueExpansion | StepExpansion) -> ValueExpansion | StepExpansion | None:
+        """The expansion of the policy, in all states, at the centre of the best one's."""
+        if same_policy(best.policy, self.policy):
+            return best
+        if isinstance(best, ValueExpansion):
+            return expansion_everywhere(self.problem, best.frame, self.policy)
+        return expansion_of(self.problem, best.frame, self.policy, self.policy)
 
 
 def same_policy(one: Policy | None, other: Policy | None) -> bool:

@@ -1,0 +1,145 @@
+"""Proved optimal: rows that are beaten for every parameter of the region, rows that are ties, and what is left.
+
+Let U bound the best value and L the value of the policy π, in every state and for every θ of the region C. A row of s
+is *beaten* if r + γ p(θ)·U(s') < L(s) for every θ of C: whatever follows, it is worth less than π in s, so a policy
+that takes it is improved by playing π from there on. No policy that matters takes it; without the row U can be lowered,
+which may beat others, and so on in rounds. A row is a *tie* if it is worth what π is worth, r + γ p(θ)·V^π = V^π(s) for
+every θ (`ties`). If in every state that is reached by rows that are not beaten all of these are π's own or ties, then
+no policy is better than π: along the plays of any policy V^π does not rise, and plays that never end do no harm (see
+`_ends`). Minimising is the mirror image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rpl_agent.core.coupled.affine import AffineBound, AffineProof, chances_of
+from rpl_agent.core.coupled.bounds import proved_bound
+from rpl_agent.core.coupled.expansion import ValueExpansion
+from rpl_agent.core.coupled.ties import tied_rows
+from rpl_agent.core.model import Sense, gather, reached
+from rpl_agent.core.native import core
+from rpl_agent.core.solver.graph import ANY_ROW, usable_rows
+from rpl_agent.core.solver.problem import Problem
+
+#: rounds in which rows are dropped, as long as each drops this share of those that are left
+ROUNDS, WORTHWHILE = 6, 0.02
+#: rows whose value at the centre is closer to that of their state than this, relative to the values, may be ties
+CLOSE = 1e-9
+#: rows that are dropped pay, or cost, this multiple of the largest value: then they never matter
+NEVER_TAKEN = 1e3
+
+
+@dataclass(frozen=True, eq=False)
+class RowVerdict:
+    """Which rows can still be part of a better policy."""
+
+    undecided: np.ndarray  # rows that are neither beaten nor ties, in states that the rows left can reach
+    best: AffineBound  # on every policy, with the rows that are left
+    is_optimal: bool  # no policy is better
+
+
+def settled_rows(proof: AffineProof, expansion: ValueExpansion, best: AffineBound, mine: AffineBound) -> RowVerdict:
+    """Drop beaten rows in rounds, then ties.
+
+    expansion : of the best policy at the centre
+    best : proved, on every policy
+    mine : proved, on a deterministic policy in all undecided states
+    """
+    problem, (policy, side) = proof.problem, (mine.policy, best.side)
+    assert policy is not None and policy.rows is not None
+    own = np.zeros(problem.pmdp.num_rows, bool)
+    own[policy.rows] = True
+    beaten = np.zeros(problem.pmdp.num_rows, bool)
+    other = ~own & ~problem.task.decided[problem.pmdp.row_state]
+    for _ in range(ROUNDS):
+        left = int((other & ~beaten).sum())
+        new = _beaten(problem, best, mine) & other & ~beaten
+        beaten |= new
+        if new.sum() < WORTHWHILE * left or not (other & ~beaten).any():
+            break
+        without = _without(problem, beaten, float(np.abs(expansion.values).max()))
+        lowered = proved_bound(AffineProof(without, proof.region), expansion, side, True)
+        if lowered is None:
+            break
+        best = lowered
+    rows = _left(problem, beaten, own)
+    ties = _ties(problem, mine, rows)
+    undecided = rows[~ties]
+    is_optimal = not len(undecided) and (not ties.any() or _ends(problem, ~beaten))
+    return RowVerdict(undecided, best, is_optimal)
+
+
+def _beaten(problem: Problem, best: AffineBound, mine: AffineBound) -> np.ndarray:
+    """(R,) whether r + γ p·U(s') is below L(s) for every parameter of the frame (minimising: above)."""
+    pmdp, chances = problem.pmdp, chances_of(problem, best.frame)
+    r, out = chances.r, np.empty(pmdp.num_rows)
+    # the states' own functions are those behind the successors': a row looks them up there
+    u = np.concatenate([best.moved, mine.moved])
+    g = np.concatenate([best.gradient, mine.gradient])
+    behind = (pmdp.row_state + pmdp.num_states).astype(np.int32)
+    core.row_residuals(
+        pmdp.num_rows,
+        behind,
+        chances,
+        problem.reward,
+        problem.gamma,
+        best.side.value,
+        u,
+        g,
+        np.empty(2 * r + 2 * r * r),
+        out,
+    )
+    return np.asarray(out < 0.0)
+
+
+def _left(problem: Problem, beaten: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """The rows that are neither beaten nor the policy's, in undecided states that rows which are not beaten reach."""
+    pmdp, decided = problem.pmdp, problem.task.decided
+    kept = np.flatnonzero(~beaten & ~decided[pmdp.row_state])
+    moves, first = gather(pmdp.row_ptr, kept)
+    source = np.repeat(pmdp.row_state[kept], np.diff(first))
+    seen = reached(source, pmdp.successor[moves], np.array([pmdp.initial_state]), pmdp.num_states)
+    return np.asarray(kept[seen[pmdp.row_state[kept]] & ~own[kept]])
+
+
+def _without(problem: Problem, beaten: np.ndarray, size: float) -> Problem:
+    """The problem in which beaten rows are so bad that they never matter, which bounds the one without them."""
+    sign = -1.0 if problem.objective.sense is Sense.MAX else 1.0
+    reward = np.where(beaten, sign * NEVER_TAKEN * (1.0 + size), problem.reward)
+    return replace(problem, task=replace(problem.task, reward=reward))
+
+
+def _ties(problem: Problem, mine: AffineBound, rows: np.ndarray) -> np.ndarray:
+    """(n,) whether each of some rows is a tie; only those whose values at the centre are equal are looked at."""
+    pmdp, found = problem.pmdp, np.zeros(len(rows), bool)
+    assert mine.policy is not None and mine.policy.rows is not None
+    p = chances_of(problem, mine.frame).p[pmdp.expression]
+    q = problem.reward + problem.gamma * np.add.reduceat(p * mine.values[pmdp.successor], pmdp.row_ptr[:-1])
+    size = 1.0 + float(np.abs(mine.values).max())
+    close = np.abs(q[rows] - q[mine.policy.rows[pmdp.row_state[rows]]]) <= CLOSE * size
+    if close.any():
+        found[close] = tied_rows(problem, mine.policy.rows, mine.values, mine.gradient, rows[close])
+    return found
+
+
+def _ends(problem: Problem, kept: np.ndarray) -> bool:
+    """Whether plays that never end, by rows that are kept, are no better than the policy.
+
+    Discounted they are worth nothing in the end. Otherwise a maximiser of rewards ≥ 0 gains nothing from them, and a
+    minimiser who must reach the target pays infinity for them. In all other cases there must be none, except where
+    nothing is left to be paid, whatever is played.
+    """
+    maximising = problem.objective.sense is Sense.MAX
+    if problem.discounted or (not problem.signed and (problem.must_reach is not maximising)):
+        return True
+    pmdp, decided = problem.pmdp, problem.task.decided
+    worth = (problem.boundary() != 0.0) & decided
+    worth[pmdp.row_state[problem.reward != 0.0]] = True
+    source = pmdp.row_state[pmdp.transition_row]
+    matters = reached(pmdp.successor, source, np.flatnonzero(worth), pmdp.num_states) & ~decided
+    if problem.must_reach:
+        matters = ~decided
+    return not problem.held_states(usable_rows(kept, False), ANY_ROW, matters).any()
