@@ -180,11 +180,13 @@ class _Again:
         claimed = self._certificate
         if claimed.regret == math.inf:
             return []
-        found = self._certify(claimed.policy).regret
+        again = [self._certify(claimed.policy)]
+        found = again[0].regret
         if not claimed.evaluated:
-            best = self._certify(None)
-            own = best.regret if same_policy(best.policy, claimed.policy) else math.inf
-            found = min(found, own, difference_above(*reversed(claimed.computed)))
+            again += [best for best in [self._certify(None)] if same_policy(best.policy, claimed.policy)]
+            found = min(*(one.regret for one in again), difference_above(*reversed(claimed.computed)))
+        if claimed.optimal and not any(one.optimal for one in again):
+            return ["the policy is claimed to be optimal, the data do not prove it"]
         room = ALLOWED * max(claimed.regret, found) + 1e-12 * self._size
         if claimed.regret >= found - room:
             return []

@@ -144,3 +144,17 @@ def test_the_policy_with_less_regret_is_returned_where_asked_for():
     assert differ > 0
     with pytest.raises(ModelError, match="prefer 'best' is not one of"):
         Config(prefer="best")
+
+
+def test_optimal_is_said_and_verified():
+    world = benchmark("Glider-11x9")
+    theta, steps = np.array(world.theta), world.max_episode_steps + 1
+    counts = uniform_counts(world.pmdp, world.objective, theta, 1000, steps, 5)
+    found = certify(world.pmdp, counts, world.objective)
+    assert found.optimal and found.regret == 0.0 and found.undecided == 0 and "is proved optimal" in found.sentence
+    assert verify(found, world.pmdp, counts).problems == []
+    few = uniform_counts(world.pmdp, world.objective, theta, 3, steps, 5)
+    early = certify(world.pmdp, few, world.objective)
+    assert not early.optimal
+    lie = replace(early, optimal=True)
+    assert any("optimal" in problem for problem in verify(lie, world.pmdp, few).problems)

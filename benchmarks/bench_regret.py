@@ -1,0 +1,146 @@
+"""How far from the best: regret beside gap, rows that are undecided, and what it costs.
+
+First table: uniform episodes, δ = 0.001, the synthesised certificate; medians over data sets of seeds that were not
+used for tuning. ``gap / regret`` is inf for a policy that is proved optimal, ``least`` its smallest value; ``true``
+is the largest true regret of the policies, ``cost`` the processor time of a certificate with regret over one without.
+
+Second table: the whole agent with its default sampler, at the end of a run.
+
+Third table: episodes of a run until the regret, and until the gap, is at most 1 % of the optimum; – beyond the budget.
+
+A row with a ``failure`` is a regret below the true one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from unittest.mock import patch
+
+import gymnasium as gym
+import numpy as np
+
+from rpl_agent.agent.callbacks import BaseCallback
+from rpl_agent.agent.rpl import RPLAgent
+from rpl_agent.core.coupled.regret import NOT_FOUND
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Policy, Sense
+from rpl_agent.core.solver import solve_at
+from rpl_agent.guarantee import pipeline
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import Config, certify, true_value
+from rpl_envs.benchmark import Benchmark, benchmark
+
+DELTA = 1e-3
+INSTANCES = ("Aircraft-50x10", "Betting-50", "Engagement-100", "MarsRover-10x10", "Glider-21x17", "ParallelBetting-5")
+SMALL = ("Aircraft-20x10", "Betting-25", "Engagement-50", "MarsRover-10x10", "Glider-11x9", "ParallelBetting-5")
+SMOKE = ("Betting-25", "Glider-11x9")
+#: seeds of data sets and of runs
+SEEDS = (9101, 9102, 9103)
+RUNS = 3
+#: episodes of a run of the agent
+BUDGET = 2_000
+#: of the optimum, in the third table
+SHARE = 0.01
+
+
+def best_value(world: Benchmark) -> float:
+    return solve_at(world.pmdp, np.array(world.theta), world.objective, precision=1e-9).middle
+
+
+def true_regret(world: Benchmark, policy: Policy, optimum: float) -> float:
+    value = true_value(world.pmdp, world.objective, policy, np.array(world.theta), 1e-9)
+    return optimum - value if world.objective.sense is Sense.MAX else value - optimum
+
+
+def seconds(world: Benchmark, counts: Counts, with_regret: bool) -> tuple[Certificate, float]:
+    """A certificate and its least processor time; every run gets counts without anything derived from them."""
+    least = np.inf
+    for _ in range(RUNS):
+        copy = Counts.from_arrays(world.pmdp, counts.to_arrays())
+        start = time.process_time()
+        if with_regret:
+            found = certify(world.pmdp, copy, world.objective, Config(delta=DELTA))
+        else:
+            with patch.object(pipeline, "_regret", lambda *_: NOT_FOUND):
+                found = certify(world.pmdp, copy, world.objective, Config(delta=DELTA))
+        least = min(least, time.process_time() - start)
+    return found, least
+
+
+def offline(name: str, episodes: int, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """One row of the first table."""
+    world = benchmark(name)
+    optimum, theta = best_value(world), np.array(world.theta)
+    found, costs, true = [], [], []
+    for seed in seeds:
+        counts = uniform_counts(world.pmdp, world.objective, theta, episodes, world.max_episode_steps + 1, seed)
+        certificate, spent = seconds(world, counts, True)
+        costs.append(spent / seconds(world, counts, False)[1])
+        found.append(certificate)
+        true.append(true_regret(world, certificate.policy, optimum))
+    return _row(name, episodes, optimum, found, true) | {"cost": float(np.median(costs))}
+
+
+def _row(name: str, episodes: int, optimum: float, found: list[Certificate], true: list[float]) -> dict[str, Any]:
+    ratios = [c.gap / c.regret if c.regret > 0.0 else np.inf for c in found]
+    undecided = [c.undecided for c in found if c.undecided is not None]
+    row = {
+        "world": name, "episodes": episodes, "data sets": len(found), "gap": float(np.median([c.gap for c in found])),
+        "regret": float(np.median([c.regret for c in found])), "gap / regret": float(np.median(ratios)),
+        "least": float(min(ratios)), "true": float(max(true)), "optimal": sum(c.optimal for c in found),
+        "undecided": float(np.median(undecided)) if undecided else "–",
+    }  # fmt: skip
+    slack = 1e-9 * (1.0 + abs(optimum))
+    wrong = [(c.regret, t) for c, t in zip(found, true) if t > c.regret + slack]
+    return row | ({"failure": f"true regrets above the claimed ones: {wrong}"} if wrong else {})
+
+
+def online(name: str, episodes: int, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """One row of the second table."""
+    world = benchmark(name)
+    optimum, found, true = best_value(world), [], []
+    for seed in seeds:
+        agent = RPLAgent(seed=seed, delta=DELTA).learn(gym.make(f"rpl/{name}-v0"), episodes)
+        found.append(agent.certify())
+        true.append(true_regret(world, found[-1].policy, optimum))
+    return {"agent": "default sampler"} | _row(name, episodes, optimum, found, true)
+
+
+class FirstBelow(BaseCallback):
+    """The episodes at which gap and regret first were small enough."""
+
+    def __init__(self, amount: float) -> None:
+        super().__init__()
+        self.amount = amount
+        self.gap: int | None = None
+        self.regret: int | None = None
+
+    def on_certificate(self, certificate: Certificate) -> bool:
+        if self.gap is None and certificate.gap <= self.amount:
+            self.gap = self.model.num_episodes
+        if self.regret is None and certificate.regret <= self.amount:
+            self.regret = self.model.num_episodes
+        return self.gap is None or self.regret is None
+
+
+def episodes_until(name: str, budget: int, seed: int) -> dict[str, Any]:
+    """One row of the third table."""
+    first = FirstBelow(SHARE * abs(best_value(benchmark(name))))
+    RPLAgent(seed=seed, delta=DELTA).learn(gym.make(f"rpl/{name}-v0"), budget, callback=first)
+    shown = {"regret ≤ 1 %": first.regret, "gap ≤ 1 %": first.gap}
+    return {"world": name, "budget": budget} | {key: "–" if n is None else n for key, n in shown.items()}
+
+
+def rows(smoke: bool = False, full: bool = False) -> list[dict[str, Any]]:
+    if smoke:
+        return [
+            *(offline(name, 300, SEEDS[:1]) for name in SMOKE), online(SMOKE[0], 100, SEEDS[:1]),
+            episodes_until(SMOKE[1], 100, SEEDS[0]),
+        ]  # fmt: skip
+    sizes = (1_000, 10_000, 100_000) if full else (1_000, 10_000)
+    found = [offline(name, episodes, SEEDS) for name in INSTANCES for episodes in sizes]
+    found += [offline(name, sizes[-1], SEEDS) for name in SMALL if name not in INSTANCES]
+    found += [online(name, BUDGET, SEEDS[:2]) for name in SMALL]
+    return found + [episodes_until(name, 50_000 if full else 5_000, SEEDS[0]) for name in SMALL]
