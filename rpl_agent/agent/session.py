@@ -174,6 +174,15 @@ class Session(SessionRecord):
         )
         return self.certificate
 
+    def undecided(self) -> np.ndarray | None:
+        """Rows that may still be part of a policy better than the certified one; None if they are not known."""
+        counts, error = self.experience.counts, self.experience.reward_error
+        if self.planner.uncertainty is None or self.certificate is None:
+            self.certify()
+        if self.planner.uncertainty is None:  # of a loaded run
+            self.planner.certify(counts, error)
+        return self.planner.regret_of(require(self.certificate), error).undecided
+
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the certificate takes for granted beside the model's structure."""

@@ -40,6 +40,9 @@ def register(commands: Any) -> None:
     worlds.add_argument("pattern", nargs="?", default="", metavar="TEXT", help="only ids that contain TEXT")
     info = commands.add_parser("info", run=run_info, help="sizes, parameters, rank and objective of a model or a run")
     add_source(info, ID_OR_RUN)
+    info.add_argument(
+        "--undecided", action="store_true", help="of a run: the state-action pairs that may be part of a better policy"
+    )
     check = commands.add_parser(
         "check", run=run_check, help="play an environment and compare it with its model, row by row"
     )
@@ -126,6 +129,9 @@ def run_info(arguments: argparse.Namespace) -> None:
         certificate = shown_certificate(agent, Path(arguments.id))
         facts |= {"lower": certificate.lower, "upper": certificate.upper, "regret": certificate.regret}
         facts |= {"optimal": certificate.optimal, "undecided": certificate.undecided}
+    if arguments.undecided:
+        rows = agent.session.undecided()
+        facts["undecided_pairs"] = None if rows is None else [agent.pmdp.row_name(row) for row in rows.tolist()]
     emit(arguments, facts, "run")
 
 
