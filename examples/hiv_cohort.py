@@ -1,9 +1,9 @@
 """A cohort model with a certified interval beside its probabilistic sensitivity analysis.
 
-Chancellor et al. (1997) modelled HIV as four states: A (200 < CD4 < 500), B (CD4 < 200), C (AIDS) and D (dead), with one
-transition a year. The counts below are the published ones. Health economists draw every row from its Dirichlet posterior
-and report percentiles; that is a statement about a prior. The interval here holds with probability ≥ 1 − δ for
-whatever the true probabilities are, without a prior.
+Chancellor et al. (1997) modelled HIV as four states: A (200 < CD4 < 500), B (CD4 < 200), C (AIDS) and D (dead), with
+one transition a year. The counts below are the published ones. Health economists draw every row from its Dirichlet
+posterior and report percentiles; that is a statement about a prior. The interval here holds with probability ≥ 1 − δ
+for whatever the true probabilities are, without a prior.
 
     python examples/hiv_cohort.py
 """

@@ -49,7 +49,7 @@ from rpl_agent.core.relaxations.base import Relaxation, row_sums
 from rpl_agent.core.relaxations.interval import Intervals, expression_wise, parameter_wise, tied, untied
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.relaxations.umdp import UncertainMDP
-from rpl_agent.core.solver import solve_at
+from rpl_agent.core.solver import Solution, solve_at
 from rpl_agent.core.solver.graph import model_graph
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.core.solver.proved import Solutions as Solutions
@@ -330,15 +330,11 @@ def certify_uncertainty(
     regret = regret if policy is not None else regret.at_most(difference_above(upper, lower))
     if not lower <= upper:  # bounds of one set cannot cross or be NaN: never report that
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
-    estimate, at_edge = math.nan, edge(pmdp, counts)
+    at_edge = edge(pmdp, counts)
     if at_edge is not None and at_edge.gain >= TELLING_GAIN:
         warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
-    if uncertainty.estimate is not None:
-        with timed(timings, "solve"):
-            problem, at, value = robust.problem, uncertainty.estimate, None
-            if problem.pmdp is pmdp and _is_known(pmdp, objective) and not share:
-                value = value_at(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))  # shown, no bound
-            estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4)) if value is None else value
+    with timed(timings, "solve"):
+        estimate = _value_at_estimate(pmdp, robust, chosen, uncertainty.estimate, config.precision, share)
     return Certificate(
         lower=lower,
         upper=upper,
@@ -403,6 +399,18 @@ def regret_of(
     found = coupled_bounds(relaxation, region, objective, None, policy)
     regret = NOT_FOUND if found is None else proved_regret(found, region, policy, math.inf)
     return regret_with_error(objective, regret, (lower, upper), reward_error)
+
+
+def _value_at_estimate(
+    pmdp: ParametricMDP, solved: Solution, policy: Policy, estimate: np.ndarray | None, precision: float, share: float
+) -> float:
+    """The policy's value at the point estimate, nan if there is none: shown, no bound."""
+    if estimate is None:
+        return math.nan
+    problem, value = solved.problem, None
+    if problem.pmdp is pmdp and _is_known(pmdp, problem.objective) and not share:
+        value = value_at(problem, policy, np.clip(pmdp.table.accurate(estimate), 0.0, 1.0))
+    return true_value(pmdp, solved.objective, policy, estimate, max(precision, 1e-4)) if value is None else value
 
 
 def _explained(

@@ -70,7 +70,7 @@ def proved_regret(found: CoupledBounds, region: Region, policy: Policy, known: f
     pair = min((pair for pair in pairs if pair is not None), key=lambda pair: pair.most, default=None)
     # With little data hardly any row is beaten.
     verdict = None if pair is None or pair.most > SPLIT * known else search.settled(region, pair)
-    rounding = 2.0 * problem.task.rounding  # of either value
+    rounding = search.rounding(region, pair)
     if verdict is not None and verdict.is_optimal:
         return Regret(rounding, verdict.undecided, rounding == 0.0)
     most = np.inf if pair is None else pair.most
@@ -137,6 +137,16 @@ class RegretSearch:
         self.problem, self.policy, self.found = problem, policy, found
         self.own = Side.own(problem.objective.sense)
         self.far = Side.LOWER if self.own is Side.UPPER else Side.UPPER
+
+    def rounding(self, region: Region, pair: RegretPair | None) -> float:
+        """How much the difference of two values may change by the rounding of the objective's numbers."""
+        task = self.problem.task
+        if task.reward_error.amount == 0.0 or task.signed:
+            return 2.0 * task.rounding
+        if pair is None:
+            return np.inf
+        larger = pair.best if self.own is Side.LOWER else pair.mine  # an upper bound on both values
+        return 2.0 * task.difference(abs(larger.at(region, self.problem.pmdp.initial_state)))
 
     def over(self, region: Region, frame: Frame | BoxFrame) -> RegretPair | None:
         """Proved bounds on the best value and on the policy's over a region, in one frame; None if not found."""

@@ -85,6 +85,15 @@ class Task:
         most = error.amount * self._payments * (1.0 + 1e-12)
         return _down(lower, most), _up(upper, most)
 
+    def difference(self, most: float) -> float:
+        """How far a policy's value can be from that for exact rewards, where ``most`` is the largest value in size."""
+        error = self.reward_error
+        if error.amount == 0.0 or self.signed:
+            return self.rounding
+        if not error.any_negative and math.isfinite(error.share):
+            return math.nextafter(self.rounding + most * error.share * (1.0 + 1e-12), math.inf)
+        return math.nextafter(self.rounding + error.amount * self._payments * (1.0 + 1e-12), math.inf)
+
     def reward_end(self, share: float, upward: bool) -> np.ndarray:
         """(R,) rewards raised or lowered by a share of themselves, rounded outward."""
         side, signed_share = (np.inf, share) if upward else (-np.inf, -share)

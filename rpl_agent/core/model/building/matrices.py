@@ -174,5 +174,5 @@ def _whole_rows(values: list[Fraction], layout: Layout) -> list[Fraction]:
         missing = 1 - sum(part)
         if abs(missing) > ROUNDED:
             raise ModelError(f"the probabilities of state {state}, action {action} sum to {float(sum(part))}")
-        values[first + max(range(len(part)), key=lambda k: part[k])] += missing
+        values[first + part.index(max(part))] += missing
     return values
