@@ -269,7 +269,7 @@ class StopOnGap(BaseCallback):
         super().__init__()
         if isinstance(gap, bool) or not isinstance(gap, Real) or not gap > 0:
             raise ModelError(f"the gap to stop at must be a positive number, not {gap!r}")
-        self.gap = float(gap)
+        self.gap: float = float(gap)
 
     def _on_training_start(self) -> None:
         self.agent.session.require_anytime("stopping when the gap is small")

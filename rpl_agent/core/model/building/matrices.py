@@ -171,7 +171,7 @@ def _whole_rows(values: list[Fraction], layout: Layout) -> list[Fraction]:
         state, action = divmod(int(layout.rows[row]), layout.actions)
         if min(part) < 0:
             raise ModelError(f"state {state}, action {action}: {float(min(part))} is not a probability")
-        missing = 1 - sum(part)
+        missing = 1 - sum(part, Fraction(0))
         if abs(missing) > ROUNDED:
             raise ModelError(f"the probabilities of state {state}, action {action} sum to {float(sum(part))}")
         values[first + part.index(max(part))] += missing
