@@ -31,7 +31,7 @@ BETS = ("tests/likelihood/test_bets.py", "tests/likelihood/test_bets_coverage.py
 #: Files that are changed (a folder: all in it), and the nearest tests, the fastest first.
 NEAREST: dict[str, tuple[str, ...]] = {
     "rpl_agent/guarantee/checker.py": tuple(
-        f"tests/certify/test_checker{name}.py" for name in ("_thresholds", "_parts", "_claims", "_files", "_time", "")
+        f"tests/certify/test_checker{name}.py" for name in ("_model", "_thresholds", "_parts", "_files", "_time", "")
     ),
     "rpl_agent/guarantee/pipeline.py": (*CERTIFY, "tests/evidence/test_refutation.py"),
     "rpl_agent/core/evidence/ledger.py": ("tests/evidence/test_refutation.py", *CERTIFY, *BETS),
@@ -50,9 +50,10 @@ ACCEPTED: dict[str, str] = {
     "rpl_agent/guarantee/checker.py Bets._slope": SEARCH,
     "rpl_agent/guarantee/checker.py Bets._plan": SEARCH,
     "rpl_agent/guarantee/checker.py Data.fits": SEARCH,
-    "rpl_agent/guarantee/checker.py quoted": WORDS,
     "rpl_agent/guarantee/checker.py shortened": WORDS,
 }
+#: Tests chosen on the command line.
+CHOSEN: list[str] = []
 #: Seconds after which a mutant counts as noticed: it does not end.
 SECONDS = 900
 TURNED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "in": "not in", "not in": "in"}
@@ -174,7 +175,7 @@ def mutants_of(only: str | None = None) -> list[Mutant]:
 
 
 def tests_of(path: str) -> list[str]:
-    nearest = next(tests for place, tests in NEAREST.items() if path.startswith(place))
+    nearest = CHOSEN or next(tests for place, tests in NEAREST.items() if path.startswith(place))
     return [test for test in nearest if (ROOT / test).is_file()]
 
 
@@ -228,9 +229,11 @@ def main() -> None:
     parser.add_argument("--sample", type=int, metavar="N", help="this many of them, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (default 0)")
     parser.add_argument("--minutes", type=float, help="start none after this time")
+    parser.add_argument("--tests", nargs="+", metavar="FILE", help="run these tests in place of the nearest ones")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     parser.add_argument("--json", metavar="FILE", help="write a summary")
     arguments = parser.parse_args()
+    CHOSEN[:] = arguments.tests or []
     mutants = [m for m in mutants_of(arguments.only) if arguments.place is None or arguments.place in m.place]
     if arguments.sample is not None:
         mutants = random.Random(arguments.seed).sample(mutants, min(arguments.sample, len(mutants)))

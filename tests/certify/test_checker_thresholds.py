@@ -7,6 +7,7 @@ logarithms. A threshold that is off by a nat, or a factor, moves them by far mor
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import pytest
 
 from rpl_agent.core.model import Objective, build
 from rpl_agent.guarantee import checker
-from rpl_agent.guarantee.pipeline import certify
+from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.proof import prove
 from rpl_agent.guarantee.proof.content import model_content
 from tests.certify.proved import OBJECTIVES, known, model, sampled
@@ -144,7 +145,9 @@ def test_ends_of_intervals_are_excluded_exactly_where_the_martingale_is_large(K,
     data = tosses(content, [(K, J)] * coins)
     (f, *rest) = checker.Intervals(data, share, {}).events
     assert len(rest) == coins - 1
-    K, J = checker.Intervals(data, share, {}).events[f]
+    events = checker.Intervals(data, share, {}).events
+    assert all(set(pair) == {K, J} for pair in events.values())
+    K, J = events[f]
 
     def holds(low: float, high: float) -> bool:
         return passes(lambda: checker.Intervals(data, share, {str(f): [low, high]}), "is not excluded by the data")
@@ -493,3 +496,69 @@ def test_policies_play_rows_of_their_state():
         assert not passes(lambda p=policy: p.at(0, 0), "the policy plays nothing")
     later = checker.Policy(one, {"rules": [[0, 2, 3, 4], [1, 2, 3, 4]], "weights": None})
     assert [later.at(0, step)[0][0] for step in (0, 1, 2, 9)] == [0, 1, 1, 1]
+
+
+def test_nature_moves_as_much_as_intervals_allow():
+    """`most` is the maximum over the vertices of lo ≤ p ≤ hi, Σ p = 1; for lower bounds of the negated values."""
+    pmdp = model()
+    counts = sampled(pmdp, 400)
+    proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["cost"], Config("anytime")))
+    one = checker.Model(proof["model"])
+    objective, data = checker.Objective(one, proof["objective"]), checker.Data(one, proof["data"])
+    region = checker.Region(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])
+    draw, seen = random.Random(8), 0
+    for upper in (True, False):
+        values = [[draw.uniform(-5, 5)] for _ in range(one.states)]
+        claim = checker.Claim(region, None, upper, {"values": values})
+        for row, moves in enumerate(one.moves):
+            ends = [
+                [Fraction(side[f], checker.ONE) for _, f in moves]
+                for side in (region.intervals.low, region.intervals.high)
+            ]
+            worth = [claim.sign * Fraction(values[t][0]) for t, _ in moves]
+            best = max(
+                sum(p * v for p, v in zip(point, worth))
+                for order in itertools.permutations(range(len(moves)))
+                for point in [filled(order, *ends)]
+            )
+            seen += len(moves) > 2
+            assert claim.most(row, 0) / claim.den == best
+    assert seen == 2
+
+
+def filled(order: tuple[int, ...], low: list[Fraction], high: list[Fraction]) -> list[Fraction]:
+    """The distribution that starts at lo and fills up to hi, in this order."""
+    point, room = list(low), 1 - sum(low)
+    for i in order:
+        part = min(room, high[i] - low[i])
+        point[i], room = point[i] + part, room - part
+    return point
+
+
+def test_quadratics_are_bounded_on_the_ball():
+    """`_quadratic` is at least a + l·y + y'My on points of the unit ball, and not far above the largest of them."""
+    pmdp = model()
+    counts = sampled(pmdp, 400)
+    proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["Pmax"]))
+    one = checker.Model(proof["model"])
+    objective, data = checker.Objective(one, proof["objective"]), checker.Data(one, proof["data"])
+    region = checker.Region(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])
+    ball, draw = region.ball, random.Random(9)
+    assert ball is not None
+    values = [[draw.uniform(-1, 1) for _ in range(3)] for _ in range(one.states)]
+    claim = checker.Claim(region, None, True, {"values": values})
+    for row in (0, 2):
+        _, here = claim.U[0][one.row_state[row]]
+        found = claim._quadratic(ball, [(row, Fraction(1))], 0, here, 0) / claim.den
+        points = [(math.cos(k / 10), math.sin(k / 10)) for k in range(63)] + [(0.0, 0.0)]
+        at = [spread(ball, one.moves[row], values, values[one.row_state[row]], y) for y in points]
+        assert max(at) <= float(found) + 1e-12 and float(found) <= max(at) + 2.0
+
+
+def spread(
+    ball: checker.Frame, moves: list[Any], values: list[list[float]], here: list[float], y: tuple[float, ...]
+) -> float:
+    """Σ f[y] U(t, y) − g·y in floats."""
+    chance = {f: (ball.p[f] + sum(a * b for a, b in zip(ball.s[f], y))) / ball.den for _, f in moves}
+    worth = {t: values[t][0] + sum(a * b for a, b in zip(values[t][1:], y)) for t, _ in moves}
+    return sum(chance[f] * worth[t] for t, f in moves) - sum(a * b for a, b in zip(here[1:], y))
