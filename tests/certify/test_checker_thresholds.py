@@ -194,6 +194,16 @@ def test_rows_without_a_distribution_are_refused():
         found.cut(first, checker.ONE // 2 + 1, checker.ONE)
 
 
+def test_events_are_possible_if_they_were_seen_or_have_a_positive_end():
+    found = checker.Intervals(tosses(tossing(), [(0, 5)]), Fraction(1, 10), {})
+    never, seen = sorted((f for _, f in found.model.moves[0]), key=lambda f: found.seen[f])
+    assert (found.seen[never], found.seen[seen]) == (0, 5)
+    found.low[never] = found.low[seen] = 0
+    assert found.is_possible(seen) and not found.is_possible(never)
+    found.low[never] = 1
+    assert found.is_possible(never)
+
+
 def test_shares_of_a_method_are_at_most_delta():
     """0.95 of δ, so that weights of marks whose sum is rounded above 1 still fit; a graph has what is left."""
     for method, parts in checker.SHARES.items():
@@ -553,6 +563,20 @@ def test_quadratics_are_bounded_on_the_ball():
         points = [(math.cos(k / 10), math.sin(k / 10)) for k in range(63)] + [(0.0, 0.0)]
         at = [spread(ball, one.moves[row], values, values[one.row_state[row]], y) for y in points]
         assert max(at) <= float(found) + 1e-12 and float(found) <= max(at) + 2.0
+
+
+def test_bounds_at_the_start_are_those_of_the_worst_point_of_the_ball():
+    """v + |g| above and v − |g| below, for functions v + g·y."""
+    pmdp = model()
+    counts = sampled(pmdp, 400)
+    proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["Pmax"]))
+    one = checker.Model(proof["model"])
+    objective, data = checker.Objective(one, proof["objective"]), checker.Data(one, proof["data"])
+    region = checker.Region(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])
+    values = [[0.25, 3.0 + 2.0**-40, -4.0] for _ in range(one.states)]  # lengths are rounded up to the numbers' scale
+    for upper, worst in ((True, 5.25), (False, -4.75)):
+        bound = checker.Claim(region, None, upper, {"values": values}).at_start()
+        assert float(bound) == pytest.approx(worst, rel=1e-11) and (bound >= worst if upper else bound <= worst)
 
 
 def spread(
