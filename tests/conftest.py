@@ -41,14 +41,17 @@ def pytest_collection_finish():
     gc.enable()
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def short_runs(request):
-    """Runs end with a proof in exact fractions only where it is short: proofs have tests of their own.
+    """Nothing, unless a module with many runs says ``pytestmark = pytest.mark.short_runs``.
 
-    By day a run without an interval is certified after 10, 40, 160, … episodes, and one without a schedule plans anew
-    when a third of its episodes is new, because certificates and plans on the way are most of its work; by night as
-    often as users have it.
+    Then runs end with a proof in exact fractions only where it is short. By day a run without an interval is certified
+    after 10, 40, 160, … episodes, and one without a schedule plans anew when a third of its episodes is new, because
+    certificates and plans on the way are most of its work; by night as often as users have it.
     """
+    if request.node.get_closest_marker("short_runs") is None:
+        yield
+        return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "PROVED", 300)
         if is_day(request.config):
@@ -74,7 +77,7 @@ def sized(request):
 
 @pytest.fixture
 def all_looks(monkeypatch):
-    """Certificates and plans on the way as users have them, for tests that are about them."""
+    """Certificates and plans on the way as users have them, for tests about them in a module of short runs."""
     monkeypatch.setattr(schedule, "LOG_GROWTH", AS_SHIPPED)
     monkeypatch.setattr(rpl, "Doubling", Doubling)
     monkeypatch.setitem(schedule.NAMED, "state-action", Doubling())

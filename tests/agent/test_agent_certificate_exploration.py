@@ -22,6 +22,8 @@ from rpl_agent.core.solver.problem import Problem
 from rpl_agent.guarantee.pipeline import Config, uncertainty_from
 from rpl_envs import benchmark
 
+pytestmark = pytest.mark.short_runs
+
 
 def agent(**options) -> RPLAgent:
     return RPLAgent(seed=7, delta=0.05, exploration="certificate", **options)

@@ -17,6 +17,8 @@ from rpl_agent.guarantee.pipeline import Config
 from rpl_envs.vector_env import PMDPVectorEnv
 from tests.agent_worlds import TRUE_P, CorridorEnv
 
+pytestmark = pytest.mark.short_runs
+
 CHUNKS, EPISODES = 12, 12
 QUICK = Config("anytime", "tied")  # what is drawn is looked at, not its certificate
 

@@ -13,6 +13,8 @@ from rpl_agent.core.model.simulate import Simulator, row_visits
 from rpl_envs.benchmark import benchmark
 from tests.small_worlds import make_worlds_small
 
+pytestmark = pytest.mark.short_runs
+
 COIN, P = np.array([0.3]), Polynomial.parameter("p")
 
 

@@ -33,6 +33,8 @@ from rpl_agent.guarantee.pipeline import true_value
 from tests.agent.test_agent_sampling import PATHS, Teleport
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor, corridor_law
 
+pytestmark = pytest.mark.short_runs
+
 THETA = np.array([TRUE_P])
 
 

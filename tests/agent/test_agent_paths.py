@@ -14,6 +14,8 @@ from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
 from rpl_agent.guarantee.pipeline import Config, true_value
 
+pytestmark = pytest.mark.short_runs
+
 #: the sum of two dice by turns: six unknown coins, one number asked for
 CHAIN = """
 dtmc

@@ -20,6 +20,8 @@ from rpl_agent.core.solver import solve
 from rpl_agent.guarantee.pipeline import true_value
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 
+pytestmark = pytest.mark.short_runs
+
 THETA = np.array([TRUE_P])
 sb3 = pytest.importorskip("stable_baselines3.common.callbacks")
 

@@ -16,6 +16,8 @@ from rpl_agent.agent.storage.checkpoint import previous_path
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from tests.agent_worlds import CorridorEnv, FastCorridorEnv
 
+pytestmark = pytest.mark.short_runs
+
 
 def fingerprint(agent):
     """Everything that must be equal, to the last bit."""

@@ -13,6 +13,8 @@ from rpl_agent.agent import EveryN
 from rpl_agent.core.model import paying
 from rpl_agent.guarantee.certificate import Certificate
 
+pytestmark = pytest.mark.short_runs
+
 
 class Steps(gym.Env):
     """Ten steps forward; each pays ``paid``, and a step is made if a coin of 0.6 shows heads."""

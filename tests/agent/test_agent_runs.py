@@ -31,6 +31,8 @@ from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.pipeline import Config
 from tests.attach_worlds import machine_model
 
+pytestmark = pytest.mark.short_runs
+
 ROOT = Path(__file__).resolve().parents[2]
 #: small, because every run ends with a proof in exact fractions
 ID, SIZE = "rpl/Betting-v0", {"n": 3}

@@ -18,6 +18,8 @@ from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import Policy, StateIndex
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 
+pytestmark = pytest.mark.short_runs
+
 
 def collect(env, *, seed=0, rng=1, policy=None, compiled=True, **order):
     world = attach(env, compiled=compiled)

@@ -20,6 +20,8 @@ from rpl_agent.agent.output.watch import EpisodeFrame, play, watch, write_gif
 from rpl_agent.cli import main
 from rpl_agent.core.errors import ModelError
 
+pytestmark = pytest.mark.short_runs
+
 ID = "rpl/Glider-11x9-v0"
 
 

@@ -25,6 +25,8 @@ from rpl_envs.benchmark import Benchmark
 from rpl_envs.rendering.scene import StateRenderer
 from rpl_envs.vector_env import PMDPVectorEnv
 
+pytestmark = pytest.mark.short_runs
+
 P = Fraction(3, 8)
 
 

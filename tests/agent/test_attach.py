@@ -18,6 +18,8 @@ from rpl_agent.agent.world.plays import model_rewards
 from rpl_agent.core.model import StateIndex
 from tests.attach_worlds import FAIL, REPAIR, Broken, Machine, machine_model
 
+pytestmark = pytest.mark.short_runs
+
 THETA = np.array([FAIL, REPAIR])
 
 

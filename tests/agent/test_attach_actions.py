@@ -16,6 +16,8 @@ from rpl_agent.agent.evaluation import monte_carlo
 from rpl_agent.agent.runs import verify_run
 from rpl_agent.core.errors import RPLWarning
 
+pytestmark = pytest.mark.short_runs
+
 OBJECTIVE = Objective.reach("right end")
 
 

@@ -22,6 +22,8 @@ from rpl_envs.toy import bind
 from rpl_envs.toy.table import bind_table
 from tests.agent_worlds import CorridorEnv
 
+pytestmark = pytest.mark.short_runs
+
 #: id, keywords, true parameters, episodes
 WORLDS: dict[str, tuple[str, dict[str, Any], list[float], int]] = {
     "lake": ("FrozenLake-v1", {}, [1 / 3], 100),

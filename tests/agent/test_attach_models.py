@@ -12,6 +12,8 @@ from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.core.model import Policy, StateIndex, paying
 from rpl_agent.guarantee.pipeline import true_value
 
+pytestmark = pytest.mark.short_runs
+
 CARDS = {2: "1/2", 5: "1/3", 9: "1/6"}
 
 

@@ -13,6 +13,8 @@ from rpl_agent.cli import main
 from tests.agent.test_ordinary import WORLDS
 from tests.attach_worlds import Machine, machine_model
 
+pytestmark = pytest.mark.short_runs
+
 
 def test_a_right_model_passes():
     pmdp, objective = machine_model()

@@ -28,6 +28,8 @@ from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from rpl_agent.guarantee.certificate import Certificate
 from tests.agent_worlds import CorridorEnv, FastCorridorEnv
 
+pytestmark = pytest.mark.short_runs
+
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -21,6 +21,8 @@ from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.core.model import Domain, Polynomial, paying
 from rpl_agent.guarantee.pipeline import true_value
 
+pytestmark = pytest.mark.short_runs
+
 OVER = "over"
 
 

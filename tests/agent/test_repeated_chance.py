@@ -13,6 +13,8 @@ from rpl_agent.agent.sampling import experience
 from rpl_agent.core.errors import RepeatedChanceWarning
 from tests.agent_worlds import CorridorEnv
 
+pytestmark = pytest.mark.short_runs
+
 
 class OwnChance(CorridorEnv):
     """A corridor whose random numbers come from a generator of its own: made once, or in every reset."""

@@ -15,6 +15,8 @@ from rpl_agent.guarantee.pipeline import true_value
 from tests.agent.test_attach_battery import within
 from tests.attach_worlds import Machine, machine_model
 
+pytestmark = pytest.mark.short_runs
+
 #: how it is made, horizon, parameters, episodes
 OWN = {
     "large lake": (lambda: gym.make("FrozenLake8x8-v1"), 200, [1 / 3], 60),

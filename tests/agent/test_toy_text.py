@@ -20,6 +20,8 @@ from rpl_agent.core.solver import solve
 from rpl_agent.guarantee.pipeline import true_value
 from rpl_envs.toy_text import frozen_lake, frozen_lake_model, taxi, taxi_model
 
+pytestmark = pytest.mark.short_runs
+
 
 def row_of(pmdp, probability: np.ndarray, state: int, action: int, code) -> dict[int, float]:
     row = pmdp.find_row(state, action)

@@ -8,6 +8,8 @@ from rpl_agent.core.errors import ModelError
 from rpl_agent.studies.baselines import IntervalLearning
 from tests.toy_worlds import WORLDS, exact_value, ladder, risk
 
+pytestmark = pytest.mark.short_runs
+
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("world", WORLDS)

@@ -12,6 +12,8 @@ from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import Objective, build
 from tests.toy_worlds import ToyEnv, exact_value, risk
 
+pytestmark = pytest.mark.short_runs
+
 sb3 = pytest.importorskip("rpl_agent.studies.baselines.sb3")
 
 

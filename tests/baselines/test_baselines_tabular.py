@@ -17,6 +17,8 @@ from rpl_agent.studies.baselines.planning import TabularPlanner, sweep_order
 from tests.reference.baselines import best_in_l1_ball
 from tests.toy_worlds import WORLDS, ToyEnv, exact_value, ladder, retry, risk
 
+pytestmark = pytest.mark.short_runs
+
 AGENTS = {
     "q-learning": lambda **k: QLearning(**k),
     "rmax": lambda **k: RMax(known_after=60, **k),

@@ -27,6 +27,8 @@ from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.verify import data_from_json, data_to_json, verify
 from tests.small_worlds import make_worlds_small
 
+pytestmark = pytest.mark.short_runs
+
 ID = "rpl/Betting-25-v0"
 
 

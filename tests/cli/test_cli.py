@@ -16,6 +16,8 @@ from rpl_agent.agent.output.views import tensorboard_command
 from rpl_agent.cli import build_parser, main
 from rpl_agent.guarantee.certificate import versions
 
+pytestmark = pytest.mark.short_runs
+
 WORLD = "rpl/Glider-11x9-v0"
 TRAIN = ("train", WORLD, "--budget", "20", "--quiet")
 LONG = "x" * 300

@@ -14,6 +14,8 @@ from rpl_agent.cli import main
 from tests.reference.policies import read_csv
 from tests.small_worlds import make_worlds_small
 
+pytestmark = pytest.mark.short_runs
+
 ID = "rpl/Glider-11x9-v0"
 
 

@@ -17,6 +17,8 @@ from rpl_agent.core.errors import DataError
 from rpl_agent.core.model import Domain, Objective, ParametricMDP, build, paying
 from tests.attach_worlds import Machine, machine_model
 
+pytestmark = pytest.mark.short_runs
+
 FACTORIES = """
 import gymnasium as gym
 from tests.attach_worlds import Machine, machine_model

@@ -11,6 +11,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rpl_agent.core.errors import ModelError
 from rpl_envs import INSTANCES, PMDPVectorEnv, benchmark
 
+pytestmark = pytest.mark.short_runs
+
 SMALL = [i.id for i in INSTANCES.values() if i.online]
 
 

@@ -15,6 +15,8 @@ from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.studies.experiments.runner import ROWS, Store, append, number, read, require_rows, run_group, run_sweep
 from rpl_agent.studies.experiments.suites import key, uniform
 
+pytestmark = pytest.mark.short_runs
+
 KIND = "tests.experiment_kinds:"
 ROOT = Path(__file__).resolve().parents[2]
 

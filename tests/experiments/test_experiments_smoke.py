@@ -15,6 +15,8 @@ from rpl_agent.studies.experiments.report.charts import compare_chart
 from rpl_agent.studies.experiments.runner import Store
 from rpl_agent.studies.experiments.tables import short, tables, uniform_table
 
+pytestmark = pytest.mark.short_runs
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):

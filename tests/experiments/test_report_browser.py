@@ -8,6 +8,8 @@ from rpl_agent.cli import main
 from rpl_agent.studies.experiments.api import compare, report
 from tests.browser import browser, open_page  # noqa: F401
 
+pytestmark = pytest.mark.short_runs
+
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):

@@ -25,6 +25,8 @@ from rpl_agent.formats.export import write_uncertain
 from rpl_agent.guarantee.pipeline import RELAXATIONS, Config, certify, true_value
 from rpl_agent.studies.baselines import QLearning
 
+pytestmark = pytest.mark.short_runs
+
 #: c stands in rewards only: no data say anything about it
 TEXT = """mdp
 const double p; // range p 0.1 0.9

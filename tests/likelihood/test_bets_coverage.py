@@ -9,6 +9,8 @@ from scipy.stats import binom
 from benchmarks import bench_bets
 from rpl_agent.guarantee.likelihood.bets import slabs as bets
 
+pytestmark = pytest.mark.short_runs
+
 WORLDS = [0, *(pytest.param(k, marks=pytest.mark.nightly) for k in range(1, len(bench_bets.WORLDS)))]
 
 

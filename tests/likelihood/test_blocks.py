@@ -29,6 +29,8 @@ from rpl_agent.guarantee.likelihood.refutation.misspecification import log_e_val
 from rpl_agent.guarantee.likelihood.region import likelihood_region
 from rpl_agent.guarantee.pipeline import RELAXATIONS, uncertainty_from
 
+pytestmark = pytest.mark.short_runs
+
 
 def chain(n: int, row, names) -> object:
     """States 0..n-1 in a line with row(s) = {offset: expression}; n is the goal, -1 is lost."""

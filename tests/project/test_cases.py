@@ -20,6 +20,8 @@ from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.logs import simulate_log
 
+pytestmark = pytest.mark.short_runs
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

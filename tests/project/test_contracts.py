@@ -17,6 +17,8 @@ from rpl_agent.guarantee.confidence import IntervalSet, confidence_names, confid
 from rpl_agent.guarantee.testing import ContractError, check_agent, check_confidence_set, check_region, check_relaxation
 from rpl_agent.studies.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
 
+pytestmark = pytest.mark.short_runs
+
 SIMPLEX = Polytope(np.ones((1, 2)), np.ones(1), np.zeros(2), np.ones(2))
 BALL = Ellipsoid(np.full(2, 0.5), np.array([[4.0, 1.0], [1.0, 3.0]]), 0.1)
 REGIONS = {

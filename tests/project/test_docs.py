@@ -21,6 +21,8 @@ from rpl_agent.cli import main
 from rpl_agent.guarantee import confidence
 from tests.small_worlds import make_worlds_small
 
+pytestmark = pytest.mark.short_runs
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(
