@@ -175,6 +175,10 @@ def test_a_missing_file_is_a_clear_error(tmp_path):
         ("multi(Pmax=? [ F x=1 ])", "multi-objective", 1),
         ("Pmax=? [ F (2 + (F x=1)) ]", "may not stand under", 15),
         ("S=? [ x=1 ]", "steady-state operator", 1),
+        ("Pmax=? [ F P>0.3 [ X x=1 ] ]", "a P operator within a formula is not read: answer it first", 12),
+        ("P>=0.5 [ F (x=1 | Rmin>=2 [ F x=1 ]) ]", "a R operator within a formula is not read", 19),
+        ("Pmax=? [ (F x=1) || (G x=0) ]", r"conditional probabilities, .* are not read: divide", 19),
+        ("<<1>> Pmax=? [ F x=1 ]", "coalitions of players, <<…>>, are not read", 1),
         ("filter(print, Pmax=? [ F x=1 ])", "filter 'print' is not supported", 15),
         ("filter(forall, Pmax=? [ F x=1 ])", "does not fit a property whose answer is a number", 16),
         ("filter(max, Pmax=? [ F x=1 ], x=9)", "do not occur in the model", 13),
@@ -297,3 +301,8 @@ def build_chain(states: int) -> ParametricMDP:
     return prism.loads(
         f"dtmc\nmodule m\n  x : [0..{states}];\n  [] true -> 0.5 : (x'=min(x+1,{states})) + 0.5 : (x'=0);\nendmodule"
     ).pmdp
+
+
+def test_a_jani_file_is_named():
+    with pytest.raises(prism.PrismError, match="this looks like a JANI file; only the PRISM language and DRN are read"):
+        prism.loads('{"jani-version": 1, "name": "coin", "type": "dtmc"}')

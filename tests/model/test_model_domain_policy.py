@@ -8,8 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from rpl_agent import Counts, certify
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Domain, Kind, Nature, Objective, Policy, Sense, Unreached, build
+from rpl_agent.core.model import Domain, Kind, Nature, Objective, Policy, Sense, Unreached, build, simplex
 from rpl_agent.core.schema import jsonable, read
 from rpl_agent.core.solver import solve_at
 from tests.reference.domains import points_of
@@ -232,3 +233,33 @@ def test_what_prism_cannot_say_is_not_exported(objective, said):
     with pytest.raises(ModelError, match=said):
         objective.in_prism()
     assert Objective.reward("money", target="goal").in_prism(True) == 'R{"money"}max=? [ F "goal" ]'
+
+
+# ---------------------------------------------------------------------- draws
+def _draw(probabilities):
+    return lambda s: {"draw": {k + 1: p for k, p in enumerate(probabilities)}} if s == 0 else {"stay": {s: 1}}
+
+
+def test_a_draw_has_a_domain_of_its_own():
+    pmdp = build(0, _draw(simplex(4).probabilities("d")), domain={"d": simplex(4), "q": (0.1, 0.2)})
+    assert pmdp.domain.parameters == ("d0", "d1", "d2", "q")
+    assert pmdp.domain.contains([0.5, 0.3, 0.2, 0.1]) and not pmdp.domain.contains([0.5, 0.3, 0.3, 0.1])
+    assert pmdp.domain.upper.tolist() == [1.0, 1.0, 1.0, 0.2]
+    coin = build(0, _draw(simplex(2).probabilities("c")), domain={"c": simplex(2)})
+    assert coin.domain.parameters == ("c0",) and not len(coin.domain.b)
+    with pytest.raises(ModelError, match="a draw has at least 2 outcomes, not 1"):
+        simplex(1)
+
+
+def test_a_box_for_a_draw_is_refused_with_what_to_write():
+    with pytest.raises(ModelError, match=r"1 - a - b ranges over .*with_simplex\(\['a', 'b'\]\), or simplex"):
+        build(0, _draw(["a", "b", "1 - a - b"]), domain=["a", "b"])
+
+
+@pytest.mark.parametrize("domain", [["a", "b"], {"a": (0.6, 1.0), "b": (0.6, 1.0)}])
+def test_a_model_that_was_not_validated_ends_in_a_sentence(domain):
+    pmdp = build(0, _draw(["a", "b", "1 - a - b"]), domain=domain, labels={"one": lambda s: s == 1}, validate=False)
+    counts = Counts(pmdp)
+    counts.add_many([0] * 30, [0] * 30, [1] * 10 + [2] * 10 + [3] * 10)
+    with pytest.raises(ModelError, match=r"leave \[0, 1\] at the centre of its domain: .*with_simplex"):
+        certify(pmdp, counts, Objective.reach("one"))

@@ -8,7 +8,7 @@ from rpl_agent.core.model.building.matrices import from_matrices
 from rpl_agent.core.model.building.validation import Defect, require_valid, restrict_domain, validate
 from rpl_agent.core.model.caching import cached_fact, cached_on
 from rpl_agent.core.model.csr import best_rows, gather, in_parts, owners, reached
-from rpl_agent.core.model.domain import Domain
+from rpl_agent.core.model.domain import Domain, simplex
 from rpl_agent.core.model.expressions import ExpressionTable, Reduction
 from rpl_agent.core.model.objective import Kind, Nature, Objective, Sense, Task, Unreached
 from rpl_agent.core.model.pmdp import MDP, ParametricMDP, Reward

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -13,6 +13,49 @@ import scipy
 from rpl_agent.core.errors import ModelError, listed
 from rpl_agent.core.highs import minimiser
 from rpl_agent.core.model.expressions import DENSE_COLUMNS
+
+
+class Simplex(NamedTuple):
+    """The unknown probabilities of one draw with n outcomes; see `simplex`."""
+
+    outcomes: int
+
+    def parameters(self, name: str) -> list[str]:
+        return [f"{name}{k}" for k in range(self.outcomes - 1)]
+
+    def probabilities(self, name: str) -> list[str]:
+        """The expressions of the outcomes."""
+        free = self.parameters(name)
+        return [*free, " - ".join(["1", *free])]
+
+
+def simplex(outcomes: int) -> Simplex:
+    """A domain for the probabilities of one draw: name0, name1, … of all outcomes but the last, which is the rest.
+
+    >>> Domain.box({"d": simplex(4)}).parameters
+    ('d0', 'd1', 'd2')
+    >>> simplex(4).probabilities("d")
+    ['d0', 'd1', 'd2', '1 - d0 - d1 - d2']
+    """
+    if outcomes < 2:
+        raise ModelError(f"a draw has at least 2 outcomes, not {outcomes}")
+    return Simplex(outcomes)
+
+
+def _with_simplices(parameters: Mapping[str, tuple[float, float] | Simplex]) -> Domain:
+    """The box of all parameters, those of each draw with a sum of at most 1."""
+    bounds: dict[str, tuple[float, float]] = {}
+    groups = []
+    for name, given in parameters.items():
+        if isinstance(given, Simplex):
+            groups.append(given.parameters(name))
+            bounds |= dict.fromkeys(groups[-1], (0.0, 1.0))
+        else:
+            bounds[name] = given
+    domain = Domain.box(bounds)
+    for group in groups:
+        domain = domain.with_simplex(group) if len(group) > 1 else domain
+    return domain
 
 
 @dataclass(frozen=True)
@@ -55,11 +98,16 @@ class Domain:
 
     @classmethod
     def box(
-        cls, parameters: Sequence[str] | Mapping[str, tuple[float, float]], lower: float = 0.0, upper: float = 1.0
+        cls,
+        parameters: Sequence[str] | Mapping[str, tuple[float, float] | Simplex],
+        lower: float = 0.0,
+        upper: float = 1.0,
     ) -> Domain:
-        """Bounds only: names with common bounds, or a mapping name → (lower, upper)."""
+        """Bounds only: names with common bounds, or a mapping name → (lower, upper) or `simplex(n)`."""
         names = tuple(parameters)
         if isinstance(parameters, Mapping):
+            if any(isinstance(given, Simplex) for given in parameters.values()):
+                return _with_simplices(parameters)
             bounds = [parameters[name] for name in names]
             return cls(names, np.array([lo for lo, _ in bounds]), np.array([hi for _, hi in bounds]))
         return cls(names, np.full(len(names), lower), np.full(len(names), upper))

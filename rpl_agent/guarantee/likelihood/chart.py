@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 import scipy
 
+from rpl_agent.core.errors import ModelError
 from rpl_agent.core.highs import minimiser
 from rpl_agent.core.model import Domain, ExpressionTable, ParametricMDP, Reduction, cached_fact, without_unused
 from rpl_agent.core.model.algebra.factors import Factors, factors
@@ -267,6 +268,11 @@ def wider_chart(pmdp: ParametricMDP) -> ParameterChart:
         ends = -rows[:, 1] / rows[:, 0]
         return _hull_chart(
             np.array([[ends[rows[:, 0] < 0].max()], [ends[rows[:, 0] > 0].min()]]), pmdp.table, chart.start
+        )
+    if not (rows[:, :-1] @ chart.start + rows[:, -1] < 0.0).all():  # only in a model that was not validated
+        raise ModelError(
+            f"expressions of {pmdp.name!r} leave [0, 1] at the centre of its domain: restrict the domain "
+            "(Domain.with_simplex for the probabilities of one draw), and build with validate=True to see which"
         )
     from scipy.spatial import HalfspaceIntersection
 

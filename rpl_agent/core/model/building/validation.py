@@ -139,6 +139,16 @@ def row_sum(pmdp: ParametricMDP, row: int) -> Polynomial:
     return sum(parts, Polynomial.constant(0))
 
 
+def _advice(polynomial: Polynomial) -> str:
+    """How to mend an expression that leaves [0, 1]: the rest of a draw needs parameters that sum to at most 1."""
+    rest = 1 - polynomial
+    is_sum = rest.degree == 1 and len(rest.terms) > 1 and all(c == 1 for c in rest.terms.values())
+    if is_sum and not rest.constant_value():
+        names = sorted(rest.parameters)
+        return f"for the probabilities of one draw use domain=Domain.box(…).with_simplex({names}), or simplex(n)"
+    return "restrict the domain or correct the expression"
+
+
 def _shown(*polynomials: Polynomial) -> str:
     """The text of polynomials, truncated."""
     text = " ; ".join(map(str, polynomials[:LISTED]))
@@ -157,7 +167,7 @@ def _ranges(pmdp: ParametricMDP) -> list[Defect]:
         row = int(pmdp.transition_row[at[0]]) if len(at) else None
         where = "no transition" if row is None else pmdp.row_name(row)
         shown = f"{_shown(pmdp.table.polynomial(int(f)))} ranges over [{low[f]:.6g}, {high[f]:.6g}]"
-        text = f"{where}: expression {shown} on the domain; restrict the domain or correct the expression"
+        text = f"{where}: expression {shown} on the domain; {_advice(pmdp.table.polynomial(int(f)))}"
         problems.append(Defect("range", text, row))
     return problems
 

@@ -137,7 +137,34 @@ def _parse(start: str, text: str, source: str) -> Any:
         reason = f"unexpected character {text[error.pos_in_stream or 0]!r}"
         raise PrismError(reason, Position(error.line, error.column), source, text) from None
     except UnexpectedToken as error:
-        raise PrismError(_unexpected(error), _end_aware(error, text), source, text) from None
+        reason = _not_read(error, start, text) or _unexpected(error)
+        raise PrismError(reason, _end_aware(error, text), source, text) from None
+
+
+#: Operators that ask for a number, of which only one is read, in front of a property.
+_OPERATOR = re.compile(r"[PR](max|min)*")
+
+
+def _not_read(error: UnexpectedToken, start: str, text: str) -> str:
+    """What a text has that is known but not read; empty if it is simply wrong."""
+    token, before = str(error.token), text[: error.token.start_pos or 0]
+    if start == "model" and token == "{" and not before.strip():
+        return (
+            "this looks like a JANI file; only the PRISM language and DRN are read "
+            "(storm --jani FILE --exportbuild model.drn writes DRN)"
+        )
+    if start == "model":
+        return ""
+    if _OPERATOR.fullmatch(token) and before.strip():
+        return (
+            f"a {token[0]} operator within a formula is not read: answer it first, and use a label or a formula for "
+            "the states where it holds"
+        )
+    if token == "|" and before.endswith("|"):
+        return "conditional probabilities, P=? [ a || b ], are not read: divide P=? [ a & b ] by P=? [ b ]"
+    if token == "<" and not before.strip():
+        return "coalitions of players, <<…>>, are not read"
+    return ""
 
 
 def _unexpected(error: UnexpectedToken) -> str:
