@@ -12,7 +12,8 @@ The life of the lower bound (the upper bound is its mirror image), in order:
 1. `solver`: a value for every state, by one backward pass without cycles (`solve`), by `component` with them.
 2. `solver.solution.finish`: the value of the initial state, minus the rounding of the objective's numbers.
 3. `solver.proved`: `solver.check` proves the values independently of how they were found. What fails is widened by
-   at most 1e-7 of itself, solved once more without a warm start, and then dropped (`claiming_nothing`).
+   at most 1e-7 of itself, moved to its own image, solved once more without a warm start, and then dropped
+   (`claiming_nothing`).
 4. `certify_uncertainty`: of the robust solution if we maximise, of the optimistic one if we minimise.
 5. `_better_bounds`: the maximum with the coupled bound. `coupled.bounds` proposes an affine value function,
    `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.bounds` over its pieces.

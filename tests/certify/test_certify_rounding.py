@@ -10,7 +10,10 @@ import pytest
 from rpl_agent import Objective, build
 from rpl_agent.core.coupled.bounds import CoupledBounds
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.model import Sense
+from rpl_agent.core.model import Nature, Sense, range_on_box
+from rpl_agent.core.relaxations.interval import Intervals
+from rpl_agent.core.solver import solve
+from rpl_agent.core.solver.solution import claiming_nothing
 from rpl_agent.guarantee import pipeline
 from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
 
@@ -53,3 +56,46 @@ def test_gains_and_costs_that_cancel_still_deviate(sense, error):
     found = certify_uncertainty(pmdp, counts, uncertainty, objective, config, reward_error=error)
     assert found.lower <= -2.0 * error <= 2.0 * error <= found.upper
     assert found.gap <= 4.0 * error * (1.0 + 1e-6)
+
+
+CARDS = ("c0", "c1", "c2", "1 - c0 - c1 - c2")
+
+
+def card_game(top: int = 15):
+    """Draw up to `top`: a card too many returns to 0, the last card loses, a pass puts one back; `top` wins."""
+
+    def rows(total):
+        if total in ("won", "lost"):
+            return {"stay": {total: 1}}
+        draw = {}
+        for k, card in enumerate(CARDS):
+            after = total + k + 1
+            after = "lost" if k == 3 else "won" if after == top else after if after < top else 0
+            draw[after] = f"{draw[after]} + {card}" if after in draw else card
+        return {"draw": draw, "pass": {total - 2: "c0", total: "1 - c0"}} if total >= 2 else {"draw": draw}
+
+    domain = {name: (0.05, 0.3) for name in CARDS[:3]}
+    return build(0, rows, domain=domain, labels={"won": lambda s: s == "won"})
+
+
+@pytest.mark.parametrize("upward", [False, True])
+def test_what_rounding_explains_is_widened_before_a_bound_is_dropped(upward):
+    """Bounds off by 6.55e-13 on cycles without rewards, where a share of the values scales both sides alike."""
+    pmdp = card_game()
+    objective = Objective.reach("won")
+    lower, upper = np.array([0.05] * 3), np.array([0.3] * 3)
+    nature = Nature.COOPERATIVE if upward else Nature.ADVERSARIAL
+    solution = solve(Intervals(pmdp, *range_on_box(pmdp.table, lower, upper)), objective, nature)
+    assert pipeline._proved(solution, upward) is not None
+    off = np.where(objective.resolve(pmdp).decided, 0.0, 6.55e-13 * (np.arange(pmdp.num_states) % 3 == 0))
+    off = off * ((solution.lower_values > 1e-3) & (solution.upper_values < 1.0 - 1e-3))
+    assert off.any()
+    moved = solution.upper_values - off if upward else solution.lower_values + off
+    start = float(moved[pmdp.initial_state])
+    side = {"upper": start, "upper_values": moved} if upward else {"lower": start, "lower_values": moved}
+    wrong = claiming_nothing(dataclasses.replace(solution, **side), not upward)
+    issues = wrong.check([upward])
+    assert issues and "fails by" in issues[0]
+    found = pipeline._proved(wrong, upward)
+    assert found is not None and found.check([upward]) == []
+    assert abs((found.upper if upward else found.lower) - start) < 1e-9
