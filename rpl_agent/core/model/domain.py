@@ -108,7 +108,7 @@ class Domain:
         if isinstance(parameters, Mapping):
             if any(isinstance(given, Simplex) for given in parameters.values()):
                 return _with_simplices(parameters)
-            bounds = [parameters[name] for name in names]
+            bounds = [given for given in parameters.values() if not isinstance(given, Simplex)]
             return cls(names, np.array([lo for lo, _ in bounds]), np.array([hi for _, hi in bounds]))
         return cls(names, np.full(len(names), lower), np.full(len(names), upper))
 
