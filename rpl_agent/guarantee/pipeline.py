@@ -395,7 +395,8 @@ def regret_of(
     region, relaxation = uncertainty.region, uncertainty.relaxation
     if region is None or not _is_coupled(uncertainty, objective, config):
         return NOT_FOUND
-    if reward_error and objective.resolve(relaxation.pmdp).signed:
+    task = objective.resolve(relaxation.pmdp)
+    if task.signed and reward_error + task.reward_error.amount > 0.0:
         return NOT_FOUND
     found = coupled_bounds(relaxation, region, objective, None, policy)
     regret = NOT_FOUND if found is None else proved_regret(found, region, policy, math.inf)

@@ -12,7 +12,7 @@ from rpl_agent.core.coupled.bounds import CoupledBounds
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Nature, Sense, range_on_box
 from rpl_agent.core.relaxations.interval import Intervals
-from rpl_agent.core.solver import solve
+from rpl_agent.core.solver import proved, solve
 from rpl_agent.core.solver.solution import claiming_nothing
 from rpl_agent.guarantee import pipeline
 from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
@@ -86,7 +86,7 @@ def test_what_rounding_explains_is_widened_before_a_bound_is_dropped(upward):
     lower, upper = np.array([0.05] * 3), np.array([0.3] * 3)
     nature = Nature.COOPERATIVE if upward else Nature.ADVERSARIAL
     solution = solve(Intervals(pmdp, *range_on_box(pmdp.table, lower, upper)), objective, nature)
-    assert pipeline._proved(solution, upward) is not None
+    assert proved._proved(solution, upward) is not None
     off = np.where(objective.resolve(pmdp).decided, 0.0, 6.55e-13 * (np.arange(pmdp.num_states) % 3 == 0))
     off = off * ((solution.lower_values > 1e-3) & (solution.upper_values < 1.0 - 1e-3))
     assert off.any()
@@ -96,6 +96,6 @@ def test_what_rounding_explains_is_widened_before_a_bound_is_dropped(upward):
     wrong = claiming_nothing(dataclasses.replace(solution, **side), not upward)
     issues = wrong.check([upward])
     assert issues and "fails by" in issues[0]
-    found = pipeline._proved(wrong, upward)
+    found = proved._proved(wrong, upward)
     assert found is not None and found.check([upward]) == []
     assert abs((found.upper if upward else found.lower) - start) < 1e-9
