@@ -10,7 +10,7 @@ import pytest
 
 from rpl_agent import Counts, certify
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Domain, Kind, Nature, Objective, Policy, Sense, Unreached, build, simplex
+from rpl_agent.core.model import Domain, Kind, Nature, Objective, Policy, Reward, Sense, Unreached, build, simplex
 from rpl_agent.core.schema import jsonable, read
 from rpl_agent.core.solver import solve_at
 from tests.reference.domains import points_of
@@ -28,9 +28,10 @@ def pmdp():
     rewards = {
         "cost": lambda s, a: 2.0 if a == "risk" else 1.0,
         "debt": lambda s, a: -1.0,
-        "huge": lambda s, a: np.inf,
     }
-    return build(0, chain, domain=["p", "q"], labels=labels, rewards=rewards)
+    found = build(0, chain, domain=["p", "q"], labels=labels, rewards=rewards)
+    huge = Reward(np.full(found.num_states, np.inf), np.zeros(found.num_rows))  # `build` refuses it
+    return replace(found, rewards={**found.rewards, "huge": huge})
 
 
 # ---------------------------------------------------------------------- domains
