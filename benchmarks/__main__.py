@@ -27,7 +27,7 @@ import benchmarks
 OPTIONS = {
     "fuzz": ("minutes", "problems", "jobs", "first", "polynomial", "proofs"), "faults": ("only",),
     "tightness": ("jobs",), "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"), "solver": ("only",),
-    "paths": ("only",),
+    "paths": ("only",), "cyclic": ("only", "folder"),
 }  # fmt: skip
 
 
@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--polynomial", action="store_true", default=None, help="fuzz over polynomial models")
     parser.add_argument("--proofs", action="store_true", default=None, help="fuzz of certificates and their proofs")
     parser.add_argument("--only", help="one part of a benchmark that has parts, e.g. kills of faults")
+    parser.add_argument("--folder", metavar="FOLDER", help="where cyclic finds public models")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--compare", metavar="FILE", help="rows of an earlier run with --json")
     arguments = parser.parse_args()

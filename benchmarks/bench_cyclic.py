@@ -1,0 +1,140 @@
+"""Cyclic models against Storm: CPU seconds of sound answers at precision 1e-6, both in one run.
+
+Both read the same PRISM text; loading is excluded for both, the decomposition of the graph is included for both. Ours
+returns a bracket that `Solution.check` confirms (outside the clock). Storm runs optimistic and sound value iteration;
+`storm s` is the faster of the two. `--folder FOLDER` adds public models, found below it by the ends of their
+paths (such as consensus/coin2.nm in PRISM's examples); `--only NAME` selects models by a part of their names.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cyclic_models import LARGE, PUBLIC, SMOKE, USUAL, Case
+from rpl_agent.core.model import Nature
+from rpl_agent.core.model.objective import tasks
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve
+from rpl_agent.core.solver.problem import structures
+from rpl_agent.formats import prism
+
+PRECISION = 1e-6
+METHODS = ("OPTIMISTIC_VALUE_ITERATION", "SOUND_VALUE_ITERATION")
+#: answers that take longer than this are timed once
+LONG = 1.0
+
+
+def rows(smoke: bool = False, full: bool = False, only: str = "", folder: str | None = None) -> list[dict[str, Any]]:
+    """One dictionary per question, and medians of the ratios."""
+    cases = list(SMOKE if smoke else USUAL + LARGE * full)
+    if folder is not None:
+        cases += PUBLIC
+    found = []
+    for case in cases:
+        if only in case.name:
+            found += judge(case, folder)
+            gc.collect()
+    ratios = [row["ratio"] for row in found if "ratio" in row]
+    if ratios:
+        large = [row["ratio"] for row in found if "ratio" in row and row["transitions"] >= 100_000]
+        found.append({"questions": len(ratios), "median ratio": statistics.median(ratios), "worst": max(ratios),
+                      "from 10^5 transitions: median": statistics.median(large) if large else float("nan"),
+                      "largest": max(large, default=float("nan"))})  # fmt: skip
+    return found
+
+
+def judge(case: Case, folder: str | None) -> list[dict[str, Any]]:
+    """Rows of a case: every question to both."""
+    with tempfile.TemporaryDirectory() as scratch:
+        if case.file:
+            paths = [p for p in sorted(Path(folder or ".").rglob(Path(case.file).name)) if str(p).endswith(case.file)]
+            if not paths:
+                return [{"cyclic": case.name, "note": f"no file {case.file} below {folder}"}]
+            path = paths[0]
+        else:
+            path = Path(scratch) / "model.prism"
+            path.write_text(case.text)
+        model = prism.load(path, case.constants, max_states=10**8)
+        program = _program(path, case.constants)
+    return [_row(case, question, model, program) for question in case.properties]
+
+
+def _row(case: Case, question: str, model: Any, program: Any) -> dict[str, Any]:
+    query = model.query(question)
+    point, objective = Point(query.pmdp.instantiate(np.zeros(0))), query.objective
+
+    def ours() -> Any:
+        structures(query.pmdp).clear()
+        tasks(query.pmdp).clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return solve(point, objective, Nature.COOPERATIVE, precision=PRECISION)
+
+    seconds, solution = timed(ours)
+    low, high = solution.lower, solution.upper
+    row = {"cyclic": case.name, "question": question, "states": query.pmdp.num_states,
+           "transitions": query.pmdp.num_transitions, "ours s": seconds, "lower": low, "width": high - low,
+           "asked": solution.converged, "checked": not solution.check()}  # fmt: skip
+    if program is None:
+        return row
+    storm, value = _storm(program, question)
+    if query.complement:
+        low, high = 1.0 - high, 1.0 - low
+    slack = PRECISION * max(1.0, abs(low))
+    agrees = (low - slack <= value <= high + slack) if np.isfinite(value) else low == value
+    return {**row, "storm s": storm, "ratio": seconds / storm, "agree": agrees}
+
+
+def timed(call: Any) -> tuple[float, Any]:
+    """(least CPU seconds of up to three calls, last result)."""
+    least = np.inf
+    for _ in range(3):
+        began = time.process_time()
+        result = call()
+        least = min(least, time.process_time() - began)
+        if least > LONG:
+            break
+    return least, result
+
+
+def _program(path: Path, constants: dict[str, str]) -> Any:
+    try:
+        import stormpy
+    except ImportError:
+        return None
+    program = stormpy.parse_prism_program(str(path), prism_compatibility=True)
+    names = {constant.name for constant in program.constants if not constant.defined}
+    given = ",".join(f"{name}={value}" for name, value in constants.items() if name in names)
+    return stormpy.instantiate_constants(program, given)[0] if given else program
+
+
+def _storm(program: Any, question: str) -> tuple[float, float]:
+    """(CPU seconds of the faster method, value) of Storm, on the model that it builds for this question."""
+    import stormpy
+    from stormpy import environments
+
+    formula = stormpy.parse_properties(question, program)[0]
+    model = stormpy.build_model(program, [formula])
+    found = []
+    for method in METHODS:
+        environment = environments.Environment()
+        settings = environment.solver().min_max()
+        settings.method = getattr(environments.MinMaxMethod, method)
+        settings.precision = stormpy.Rational(str(PRECISION))
+        seconds, result = timed(
+            lambda: stormpy.model_checking(model, formula, only_initial_states=True, environment=environment)
+        )
+        at = model.initial_states[0]
+        is_number = hasattr(result, "get_value")
+        found.append(
+            (seconds, float(result.get_value(at)) if is_number else float(result.get_truth_values_vector()[at]))
+        )
+    return min(found)

@@ -1,0 +1,193 @@
+"""Cyclic models as PRISM texts, for `bench_cyclic`; and the public files that it looks for in a folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+#: a drone in a cube of N x N x N cells: gusts push it along any axis, pillars break it
+DRONE = """
+mdp
+const int N;
+formula broken = mod(x, 4) = 2 & mod(y, 4) = 2 & z < N - 3;
+formula home = x = N - 1 & y = N - 1 & z = N - 1;
+formula over = broken | home;
+module drone
+  x : [0..N-1] init 0;
+  y : [0..N-1] init 0;
+  z : [0..N-1] init 0;
+{actions}
+  [rest] over -> true;
+endmodule
+label "home" = home;
+label "broken" = broken;
+rewards "steps" !over : 1; endrewards
+"""
+_MOVES = {
+    "east": "(x' = min(x + 1, N - 1))", "west": "(x' = max(x - 1, 0))",
+    "north": "(y' = min(y + 1, N - 1))", "south": "(y' = max(y - 1, 0))",
+    "up": "(z' = min(z + 1, N - 1))", "down": "(z' = max(z - 1, 0))",
+}  # fmt: skip
+
+
+def _drone() -> str:
+    actions = []
+    for chosen in _MOVES:
+        outcomes = [f"{'0.7' if move == chosen else '0.05'} : {update}" for move, update in _MOVES.items()]
+        actions.append(f"  [{chosen}] !over -> {' + '.join(outcomes)} + 0.05 : true;")
+    return DRONE.replace("{actions}", "\n".join(actions))
+
+
+#: a carrier on the floor of a depot, wide x deep cells, empty or loaded: wheels slip on oil and lose grip on ramps
+DEPOT = """
+mdp
+const int wide;
+const int deep;
+const double slip = 0.1;
+const double grip = 0.8;
+formula oil = mod(x + 2 * y, 5) = 0;
+formula ramp = mod(x, 9) = 4 & mod(y, 7) != 3;
+formula done = loaded = 1 & x = 0 & y = 0;
+module carrier
+  x : [0..wide-1] init 0;
+  y : [0..deep-1] init 0;
+  loaded : [0..1] init 0;
+{actions}
+  [rest] done -> true;
+endmodule
+label "done" = done;
+rewards "steps" !done : 1; endrewards
+"""
+
+
+def _depot() -> str:
+    moves = {
+        "east": ("(x' = min(x + 1, wide - 1))", "(y' = min(y + 1, deep - 1))", "(y' = max(y - 1, 0))"),
+        "west": ("(x' = max(x - 1, 0))", "(y' = min(y + 1, deep - 1))", "(y' = max(y - 1, 0))"),
+        "north": ("(y' = min(y + 1, deep - 1))", "(x' = min(x + 1, wide - 1))", "(x' = max(x - 1, 0))"),
+        "south": ("(y' = max(y - 1, 0))", "(x' = min(x + 1, wide - 1))", "(x' = max(x - 1, 0))"),
+    }
+    actions = []
+    for name, (ahead, left, right) in moves.items():
+        actions += [
+            f"  [{name}] !done & oil -> 1 - 2 * slip : {ahead} + slip : {left} + slip : {right};",
+            f"  [{name}] !done & !oil & ramp -> grip : {ahead} + 1 - grip : true;",
+            f"  [{name}] !done & !oil & !ramp -> 0.96 : {ahead} + 0.02 : {left} + 0.02 : {right};",
+        ]
+    actions.append("  [load] loaded = 0 & x = wide - 1 & y = deep - 1 -> 0.9 : (loaded' = 1) + 0.1 : true;")
+    return DEPOT.replace("{actions}", "\n".join(actions))
+
+
+#: a fugitive and two guards take turns on N x N cells; guards wander, and turn towards the fugitive half of the time
+PURSUIT = """
+mdp
+const int N;
+formula caught = (x = a & y = b) | (x = c & y = d);
+formula free = !caught & x = N - 1 & y = N - 1;
+formula over = caught | free;
+formula near = a < x ? min(a + 1, N - 1) : (a > x ? max(a - 1, 0) : a);
+formula level = d < y ? min(d + 1, N - 1) : (d > y ? max(d - 1, 0) : d);
+module players
+  turn : [0..2] init 0;
+  x : [0..N-1] init 0;
+  y : [0..N-1] init 0;
+  a : [0..N-1] init N - 1;
+  b : [0..N-1] init 0;
+  c : [0..N-1] init 0;
+  d : [0..N-1] init N - 1;
+  [east] !over & turn = 0 -> (x' = min(x + 1, N - 1)) & (turn' = 1);
+  [west] !over & turn = 0 -> (x' = max(x - 1, 0)) & (turn' = 1);
+  [north] !over & turn = 0 -> (y' = min(y + 1, N - 1)) & (turn' = 1);
+  [south] !over & turn = 0 -> (y' = max(y - 1, 0)) & (turn' = 1);
+  [wait] !over & turn = 0 -> (turn' = 1);
+  [first] !over & turn = 1 -> 1/2 : (a' = near) & (turn' = 2) + 1/8 : (a' = min(a + 1, N - 1)) & (turn' = 2)
+    + 1/8 : (a' = max(a - 1, 0)) & (turn' = 2) + 1/8 : (b' = min(b + 1, N - 1)) & (turn' = 2)
+    + 1/8 : (b' = max(b - 1, 0)) & (turn' = 2);
+  [second] !over & turn = 2 -> 1/2 : (d' = level) & (turn' = 0) + 1/8 : (c' = min(c + 1, N - 1)) & (turn' = 0)
+    + 1/8 : (c' = max(c - 1, 0)) & (turn' = 0) + 1/8 : (d' = min(d + 1, N - 1)) & (turn' = 0)
+    + 1/8 : (d' = max(d - 1, 0)) & (turn' = 0);
+  [rest] over -> true;
+endmodule
+label "free" = free;
+label "caught" = caught;
+label "over" = over;
+rewards "steps" !over & turn = 0 : 1; endrewards
+"""
+
+#: processes that want the only key toss for it whenever they are scheduled; who has it works, and gives it back
+_PROCESS = """
+module process{k}
+  s{k} : [0..3] init 0;
+  [] s{k} = 0 -> (s{k}' = 1);
+  [] s{k} = 1 & !taken -> 1/4 : (s{k}' = 2) + 3/4 : (s{k}' = 1);
+  [] s{k} = 1 & taken -> 1/2 : (s{k}' = 1) + 1/2 : (s{k}' = 0);
+  [] s{k} = 2 -> 9/10 : (s{k}' = 3) + 1/10 : (s{k}' = 2);
+  [] s{k} = 3 -> (s{k}' = 0);
+endmodule
+"""
+
+
+def _key(processes: int) -> str:
+    taken = " | ".join(f"s{k} >= 2" for k in range(processes))
+    every = "\n".join(_PROCESS.replace("{k}", str(k)) for k in range(processes))
+    everyone = " & ".join(f"s{k} = 1" for k in range(processes))
+    return (
+        f'mdp\nformula taken = {taken};\n{every}\nlabel "works" = s0 = 3;\nlabel "wanted" = {everyone};\n'
+        'rewards "moves" true : 1; endrewards\n'
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, constants and properties to answer: a text, or a public file by the end of its path."""
+
+    name: str
+    properties: tuple[str, ...]
+    text: str = ""
+    file: str = ""
+    constants: dict[str, str] = field(default_factory=dict)
+
+
+HOME = ('Pmax=? [ F "home" ]', 'Rmin=? [ F "home" | "broken" ]')
+STEPS = ('R{"steps"}min=? [ F "done" ]',)
+CHASE = ('Pmax=? [ F "free" ]', 'Pmin=? [ F "caught" ]', 'R{"steps"}max=? [ F "over" ]')
+WORK = ('Pmax=? [ F "works" ]', 'Pmin=? [ F "works" ]', 'Rmin=? [ F "works" ]')
+
+
+def drone(size: int) -> Case:
+    return Case(
+        f"drone, N = {size}", HOME[:1] + ('R{"steps"}min=? [ F "home" | "broken" ]',), _drone(), "", {"N": str(size)}
+    )
+
+
+def depot(width: int, height: int) -> Case:
+    return Case(f"depot, {width} x {height}", STEPS, _depot(), "", {"wide": str(width), "deep": str(height)})
+
+
+def pursuit(size: int) -> Case:
+    return Case(f"pursuit, N = {size}", CHASE, PURSUIT, "", {"N": str(size)})
+
+
+def key(processes: int) -> Case:
+    return Case(f"key, {processes} processes", WORK[:2] + ('R{"moves"}min=? [ F "works" ]',), _key(processes))
+
+
+SMOKE = (drone(4), depot(8, 6), pursuit(2), key(3))
+USUAL = (
+    drone(12), drone(20), drone(30), depot(72, 70), depot(240, 210), pursuit(3), pursuit(4), key(6), key(7),
+)  # fmt: skip
+LARGE = (depot(470, 415), drone(62))
+
+PUBLIC = (
+    Case("consensus 2, K = 8", ('Pmin=? [ F "finished" & "all_coins_equal_1" ]', 'Pmax=? [ F "finished" & !"agree" ]', 'R{"steps"}max=? [ F "finished" ]'), file="consensus/coin2.nm", constants={"K": "8"}),
+    Case("consensus 4, K = 2", ('Pmin=? [ F "finished" & "all_coins_equal_1" ]', 'Pmax=? [ F "finished" & !"agree" ]', 'R{"steps"}max=? [ F "finished" ]'), file="consensus/coin4.nm", constants={"K": "2"}),
+    Case("csma 2-4", ('Pmin=? [ !"collision_max_backoff" U "all_delivered" ]', 'R{"time"}min=? [ F "all_delivered" ]', 'R{"time"}max=? [ F "all_delivered" ]'), file="csma/csma2_4.nm"),
+    Case("csma 3-2", ('Pmin=? [ !"collision_max_backoff" U "all_delivered" ]', 'R{"time"}min=? [ F "all_delivered" ]', 'R{"time"}max=? [ F "all_delivered" ]'), file="csma/csma3_2.nm"),
+    Case("firewire abst", ("Pmin=? [ F s=9 ]", 'R{"time"}min=? [ F s=9 ]', 'R{"rounds"}max=? [ F s=9 ]'), file="firewire/abst/firewire.nm", constants={"delay": "36", "fast": "0.5"}),
+    Case("firewire impl", ("Pmin=? [ F (s1=8 & s2=7) | (s1=7 & s2=8) ]", 'R{"time"}min=? [ F (s1=8 & s2=7) | (s1=7 & s2=8) ]', 'R{"time_sending"}max=? [ F (s1=8 & s2=7) | (s1=7 & s2=8) ]'), file="firewire/impl/firewire.nm", constants={"delay": "3", "fast": "0.5"}),
+    Case("zeroconf", ("Pmin=? [ F l=4 & ip=1 ]", "Pmax=? [ F l=4 & ip=1 ]", "Rmin=? [ F l=4 ]", "Rmax=? [ F l=4 ]"), file="zeroconf/zeroconf.nm", constants={"N": "1000", "K": "4", "err": "0.1", "reset": "true"}),
+    Case("wlan 0", ("Pmin=? [ F s1=12 & s2=12 ]", "Pmax=? [ F bc1=2 | bc2=2 ]", 'R{"time"}max=? [ F s1=12 & s2=12 ]', 'R{"cost"}max=? [ F s1=12 | s2=12 ]'), file="wlan/wlan0.nm", constants={"TRANS_TIME_MAX": "10"}),
+    Case("wlan 2", ("Pmin=? [ F s1=12 & s2=12 ]", "Pmax=? [ F bc1=2 | bc2=2 ]", 'R{"time"}max=? [ F s1=12 & s2=12 ]', 'R{"cost"}max=? [ F s1=12 | s2=12 ]'), file="wlan/wlan2.nm", constants={"TRANS_TIME_MAX": "10"}),
+    Case("mutual 3", ('Pmax=? [ F "some_14" ]', 'Pmin=? [ F "some_14" ]'), file="mutual/mutual3.nm"),
+    Case("mutual 4", ('Pmax=? [ F "some_14" ]', 'Pmin=? [ F "some_14" ]'), file="mutual/mutual4.nm"),
+    Case("rabin 3", ('Pmax=? [ F "one_critical" ]', 'Pmin=? [ F "one_critical" ]'), file="rabin/rabin3.nm"),
+)  # fmt: skip
