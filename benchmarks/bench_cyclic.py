@@ -45,9 +45,15 @@ def rows(smoke: bool = False, full: bool = False, only: str = "", folder: str | 
     ratios = [row["ratio"] for row in found if "ratio" in row]
     if ratios:
         large = [row["ratio"] for row in found if "ratio" in row and row["transitions"] >= 100_000]
-        found.append({"questions": len(ratios), "median ratio": statistics.median(ratios), "worst": max(ratios),
-                      "from 10^5 transitions: median": statistics.median(large) if large else float("nan"),
-                      "largest": max(large, default=float("nan"))})  # fmt: skip
+        found.append(
+            {
+                "questions": len(ratios),
+                "median ratio": statistics.median(ratios),
+                "worst": max(ratios),
+                "from 10^5 transitions: median": statistics.median(large) if large else float("nan"),
+                "largest": max(large, default=float("nan")),
+            }
+        )
     return found
 
 
@@ -80,9 +86,17 @@ def _row(case: Case, question: str, model: Any, program: Any) -> dict[str, Any]:
 
     seconds, solution = timed(ours)
     low, high = solution.lower, solution.upper
-    row = {"cyclic": case.name, "question": question, "states": query.pmdp.num_states,
-           "transitions": query.pmdp.num_transitions, "ours s": seconds, "lower": low, "width": high - low,
-           "asked": solution.converged, "checked": not solution.check()}  # fmt: skip
+    row = {
+        "cyclic": case.name,
+        "question": question,
+        "states": query.pmdp.num_states,
+        "transitions": query.pmdp.num_transitions,
+        "ours s": seconds,
+        "lower": low,
+        "width": high - low,
+        "asked": solution.converged,
+        "checked": not solution.check(),
+    }
     if program is None:
         return row
     storm, value = _storm(program, question)

@@ -23,10 +23,13 @@ label "broken" = broken;
 rewards "steps" !over : 1; endrewards
 """
 _MOVES = {
-    "east": "(x' = min(x + 1, N - 1))", "west": "(x' = max(x - 1, 0))",
-    "north": "(y' = min(y + 1, N - 1))", "south": "(y' = max(y - 1, 0))",
-    "up": "(z' = min(z + 1, N - 1))", "down": "(z' = max(z - 1, 0))",
-}  # fmt: skip
+    "east": "(x' = min(x + 1, N - 1))",
+    "west": "(x' = max(x - 1, 0))",
+    "north": "(y' = min(y + 1, N - 1))",
+    "south": "(y' = max(y - 1, 0))",
+    "up": "(z' = min(z + 1, N - 1))",
+    "down": "(z' = max(z - 1, 0))",
+}
 
 
 def _drone() -> str:
@@ -147,20 +150,12 @@ class Case:
     constants: dict[str, str] = field(default_factory=dict)
 
 
-HOME = ('Pmax=? [ F "home" ]', 'Rmin=? [ F "home" | "broken" ]')
-STEPS = ('R{"steps"}min=? [ F "done" ]',)
-CHASE = ('Pmax=? [ F "free" ]', 'Pmin=? [ F "caught" ]', 'R{"steps"}max=? [ F "over" ]')
-WORK = ('Pmax=? [ F "works" ]', 'Pmin=? [ F "works" ]', 'Rmin=? [ F "works" ]')
-
-
 def drone(size: int) -> Case:
-    return Case(
-        f"drone, N = {size}", HOME[:1] + ('R{"steps"}min=? [ F "home" | "broken" ]',), _drone(), "", {"N": str(size)}
-    )
+    return Case(f"drone, N = {size}", HOME, _drone(), "", {"N": str(size)})
 
 
-def depot(width: int, height: int) -> Case:
-    return Case(f"depot, {width} x {height}", STEPS, _depot(), "", {"wide": str(width), "deep": str(height)})
+def depot(wide: int, deep: int) -> Case:
+    return Case(f"depot, {wide} x {deep}", STEPS, _depot(), "", {"wide": str(wide), "deep": str(deep)})
 
 
 def pursuit(size: int) -> Case:
@@ -168,26 +163,65 @@ def pursuit(size: int) -> Case:
 
 
 def key(processes: int) -> Case:
-    return Case(f"key, {processes} processes", WORK[:2] + ('R{"moves"}min=? [ F "works" ]',), _key(processes))
+    return Case(f"key, {processes} processes", WORK, _key(processes))
 
+
+def public(name: str, file: str, properties: tuple[str, ...], **constants: str) -> Case:
+    return Case(name, properties, "", file, constants)
+
+
+HOME = ('Pmax=? [ F "home" ]', 'Pmin=? [ F "broken" ]')
+STEPS = ('R{"steps"}min=? [ F "done" ]',)
+CHASE = ('Pmax=? [ F "free" ]', 'Pmin=? [ F "caught" ]', 'R{"steps"}max=? [ F "over" ]')
+WORK = ('Pmax=? [ F "works" ]', 'Pmin=? [ F "works" ]', 'R{"moves"}min=? [ F "works" ]')
 
 SMOKE = (drone(4), depot(8, 6), pursuit(2), key(3))
 USUAL = (
-    drone(12), drone(20), drone(30), depot(72, 70), depot(240, 210), pursuit(3), pursuit(4), key(6), key(7),
-)  # fmt: skip
-LARGE = (depot(470, 415), drone(62))
+    drone(12),
+    drone(20),
+    drone(30),
+    depot(72, 78),
+    depot(240, 232),
+    pursuit(3),
+    pursuit(4),
+    key(6),
+    key(7),
+)
+LARGE = (depot(470, 455),)
 
+COIN = (
+    'Pmin=? [ F "finished" & "all_coins_equal_1" ]',
+    'Pmax=? [ F "finished" & !"agree" ]',
+    'R{"steps"}max=? [ F "finished" ]',
+)
+SENT = (
+    'Pmin=? [ !"collision_max_backoff" U "all_delivered" ]',
+    'R{"time"}min=? [ F "all_delivered" ]',
+    'R{"time"}max=? [ F "all_delivered" ]',
+)
+LED = "(s1=8 & s2=7) | (s1=7 & s2=8)"
+LEADER = (f"Pmin=? [ F {LED} ]", f'R{{"time"}}min=? [ F {LED} ]', f'R{{"time_sending"}}max=? [ F {LED} ]')
+ROOT = ("Pmin=? [ F s=9 ]", 'R{"time"}min=? [ F s=9 ]', 'R{"rounds"}max=? [ F s=9 ]')
+ADDRESS = ("Pmin=? [ F l=4 & ip=1 ]", "Pmax=? [ F l=4 & ip=1 ]", "Rmin=? [ F l=4 ]", "Rmax=? [ F l=4 ]")
+SEND = (
+    "Pmin=? [ F s1=12 & s2=12 ]",
+    "Pmax=? [ F bc1=2 | bc2=2 ]",
+    'R{"time"}max=? [ F s1=12 & s2=12 ]',
+    'R{"cost"}max=? [ F s1=12 | s2=12 ]',
+)
+ENTER = ('Pmax=? [ F "some_14" ]', 'Pmin=? [ F "some_14" ]')
+CRITICAL = ('Pmax=? [ F "one_critical" ]', 'Pmin=? [ F "one_critical" ]')
 PUBLIC = (
-    Case("consensus 2, K = 8", ('Pmin=? [ F "finished" & "all_coins_equal_1" ]', 'Pmax=? [ F "finished" & !"agree" ]', 'R{"steps"}max=? [ F "finished" ]'), file="consensus/coin2.nm", constants={"K": "8"}),
-    Case("consensus 4, K = 2", ('Pmin=? [ F "finished" & "all_coins_equal_1" ]', 'Pmax=? [ F "finished" & !"agree" ]', 'R{"steps"}max=? [ F "finished" ]'), file="consensus/coin4.nm", constants={"K": "2"}),
-    Case("csma 2-4", ('Pmin=? [ !"collision_max_backoff" U "all_delivered" ]', 'R{"time"}min=? [ F "all_delivered" ]', 'R{"time"}max=? [ F "all_delivered" ]'), file="csma/csma2_4.nm"),
-    Case("csma 3-2", ('Pmin=? [ !"collision_max_backoff" U "all_delivered" ]', 'R{"time"}min=? [ F "all_delivered" ]', 'R{"time"}max=? [ F "all_delivered" ]'), file="csma/csma3_2.nm"),
-    Case("firewire abst", ("Pmin=? [ F s=9 ]", 'R{"time"}min=? [ F s=9 ]', 'R{"rounds"}max=? [ F s=9 ]'), file="firewire/abst/firewire.nm", constants={"delay": "36", "fast": "0.5"}),
-    Case("firewire impl", ("Pmin=? [ F (s1=8 & s2=7) | (s1=7 & s2=8) ]", 'R{"time"}min=? [ F (s1=8 & s2=7) | (s1=7 & s2=8) ]', 'R{"time_sending"}max=? [ F (s1=8 & s2=7) | (s1=7 & s2=8) ]'), file="firewire/impl/firewire.nm", constants={"delay": "3", "fast": "0.5"}),
-    Case("zeroconf", ("Pmin=? [ F l=4 & ip=1 ]", "Pmax=? [ F l=4 & ip=1 ]", "Rmin=? [ F l=4 ]", "Rmax=? [ F l=4 ]"), file="zeroconf/zeroconf.nm", constants={"N": "1000", "K": "4", "err": "0.1", "reset": "true"}),
-    Case("wlan 0", ("Pmin=? [ F s1=12 & s2=12 ]", "Pmax=? [ F bc1=2 | bc2=2 ]", 'R{"time"}max=? [ F s1=12 & s2=12 ]', 'R{"cost"}max=? [ F s1=12 | s2=12 ]'), file="wlan/wlan0.nm", constants={"TRANS_TIME_MAX": "10"}),
-    Case("wlan 2", ("Pmin=? [ F s1=12 & s2=12 ]", "Pmax=? [ F bc1=2 | bc2=2 ]", 'R{"time"}max=? [ F s1=12 & s2=12 ]', 'R{"cost"}max=? [ F s1=12 | s2=12 ]'), file="wlan/wlan2.nm", constants={"TRANS_TIME_MAX": "10"}),
-    Case("mutual 3", ('Pmax=? [ F "some_14" ]', 'Pmin=? [ F "some_14" ]'), file="mutual/mutual3.nm"),
-    Case("mutual 4", ('Pmax=? [ F "some_14" ]', 'Pmin=? [ F "some_14" ]'), file="mutual/mutual4.nm"),
-    Case("rabin 3", ('Pmax=? [ F "one_critical" ]', 'Pmin=? [ F "one_critical" ]'), file="rabin/rabin3.nm"),
-)  # fmt: skip
+    public("consensus 2, K = 8", "consensus/coin2.nm", COIN, K="8"),
+    public("consensus 4, K = 2", "consensus/coin4.nm", COIN, K="2"),
+    public("csma 2-4", "csma/csma2_4.nm", SENT),
+    public("csma 3-2", "csma/csma3_2.nm", SENT),
+    public("firewire abst", "firewire/abst/firewire.nm", ROOT, delay="36", fast="0.5"),
+    public("firewire impl", "firewire/impl/firewire.nm", LEADER, delay="3", fast="0.5"),
+    public("zeroconf", "zeroconf/zeroconf.nm", ADDRESS, N="1000", K="4", err="0.1", reset="true"),
+    public("wlan 0", "wlan/wlan0.nm", SEND, TRANS_TIME_MAX="10"),
+    public("wlan 2", "wlan/wlan2.nm", SEND, TRANS_TIME_MAX="10"),
+    public("mutual 3", "mutual/mutual3.nm", ENTER),
+    public("mutual 4", "mutual/mutual4.nm", ENTER),
+    public("rabin 3", "rabin/rabin3.nm", CRITICAL),
+)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from random import Random
@@ -19,12 +20,13 @@ import numpy as np
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Kind, Nature, Objective, Policy, Sense
 from rpl_agent.core.model.objective import Unreached
-from rpl_agent.core.solver import Solution, solve
+from rpl_agent.core.solver import Solution, component, solve
 from tests.reference.oracle import Number, Question, Undefined, best_values, policy_values, rule_values
 from tests.reference.random_models import Sample, interval_sample, region_sample
 from tests.reference.random_regions import mixture_sample, space_sample
 
 INF = float("inf")
+PRECISIONS = (1e-6, 1e-2, 1e-9, 1e-4, 1e-6, 1e-6, 1e-12)
 #: chains that the oracle may have to solve for one question
 MOST_CHAINS = 800
 #: last digits of the seeds whose models are over regions made of others, or have rows that mix parameters
@@ -32,11 +34,16 @@ SPACES, MIXTURES = (1, 7), (9,)
 
 
 class Dice(Random):
-    """``aside`` draws what was added later, so that a seed goes on to give the models and questions that it gave."""
+    """``aside`` draws what was added later, so that a seed goes on to give the models and questions that it gave.
+
+    ``swept``: whether cyclic parts are solved by sweeps, however small they are; ``precision``: what is asked for.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.aside = Random(~seed)
+        self.swept = seed // 10 % 2 == 1
+        self.precision = PRECISIONS[seed // 10 % len(PRECISIONS)]
 
 
 @dataclass
@@ -195,6 +202,17 @@ def random_sample(random: Random, seed: int) -> Sample:
     return interval_sample(random) if random.random() < 0.6 else region_sample(random)
 
 
+@contextmanager
+def by_sweeps() -> Iterator[None]:
+    """Solve cyclic parts by sweeps first, however small they are."""
+    before = component.SWEPT_FROM, component.FEW_SUCCESSORS
+    component.SWEPT_FROM, component.FEW_SUCCESSORS = 0, 0
+    try:
+        yield
+    finally:
+        component.SWEPT_FROM, component.FEW_SUCCESSORS = before
+
+
 def round_of(seed: int, lies: int = 6) -> Tally:
     """One model and all questions about it, with ``lies`` false answers to each."""
     random = Dice(seed)
@@ -238,7 +256,10 @@ def _one(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         steps = 100_000 if sample.relaxation.compiled() is not None else 25  # the second engine is slow
-        answer = solve(sample.relaxation, objective, nature, policy=policy, max_iterations=steps)
+        with by_sweeps() if random.swept else nullcontext():
+            answer = solve(
+                sample.relaxation, objective, nature, policy=policy, max_iterations=steps, precision=random.precision
+            )
     tally.problems[kind or sample.kind] += 1
     tally.claims += int(np.isfinite([answer.lower, answer.upper]).all())
     low, high = np.atleast_2d(answer.lower_values)[-1], np.atleast_2d(answer.upper_values)[-1]

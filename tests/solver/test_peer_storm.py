@@ -88,7 +88,7 @@ def test_benchmarks_as_interval_models(name, tmp_path):
     relaxation = Intervals(world.pmdp, np.clip(p - slack, 0, 1), np.clip(p + slack, 0, 1))
     model = storm_model(tmp_path, relaxation)
     for nature in Nature:
-        solution = solve(relaxation, world.objective, nature)
+        solution = solve(relaxation, world.objective, nature, precision=1e-9)
         assert solution.check() == []
         peer = storm_value(model, world.objective, nature)
         # Storm's absolute error is its last difference times the number of expected steps.

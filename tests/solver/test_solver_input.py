@@ -75,10 +75,11 @@ def test_objectives_and_policies(model):
 def test_an_iteration_limit_gives_a_wide_honest_bracket():
     p = (Fraction(1, 4), Fraction(3, 8))
     rest = (Fraction(5, 8), Fraction(3, 4))
-    table = [[{0: rest, 1: p}], [{0: rest, 2: p}], [{2: ONE}]]
-    pmdp, lower, upper = interval_model(table, labels={"goal": {2}}, cost=[[1], [1], [0]])
-    relaxation = Intervals(pmdp, lower, upper)
-    for objective in (Objective.reach("goal"), Objective.cost("cost", target="goal")):
+    certain = [[{0: rest, 1: p}], [{0: rest, 2: p}], [{2: ONE}], [{3: ONE}]]
+    risky = [[{0: rest, 1: p}], [{0: (Fraction(1, 4), Fraction(1, 2)), 2: p, 3: p}], [{2: ONE}], [{3: ONE}]]
+    for table, objective in ((risky, Objective.reach("goal")), (certain, Objective.cost("cost", target="goal"))):
+        pmdp, lower, upper = interval_model(table, labels={"goal": {2}}, cost=[[1], [1], [0], [0]])
+        relaxation = Intervals(pmdp, lower, upper)
         exact = solve(relaxation, objective, Nature.ADVERSARIAL)
         with pytest.warns(RPLWarning, match="wider than the requested precision"):
             cut = solve(relaxation, objective, Nature.ADVERSARIAL, max_iterations=2)

@@ -85,12 +85,12 @@ int64_t relax_chain(int64_t n, const int32_t *indptr, const int32_t *indices, co
         double change = 0.0;
         for (int64_t i = 0; i < n; i++) {
             int64_t s = k % 2 == 0 ? i : n - 1 - i;
-            double right = rhs[s], diagonal = 0.0;
-            for (int64_t e = indptr[s]; e < indptr[s + 1]; e++)
-                if (indices[e] == s)
-                    diagonal += data[e];
-                else
-                    right -= data[e] * x[indices[e]];
+            int64_t last = indptr[s + 1] - 1; /* where `assemble` writes the diagonal */
+            double right = rhs[s], diagonal = data[last];
+            for (int64_t e = indptr[s]; e < last; e++)
+                right -= data[e] * x[indices[e]];
+            if (!(diagonal > 0.0))
+                continue;
             double new = right / diagonal;
             change = larger(change, fabs(new - x[s]));
             x[s] = new;

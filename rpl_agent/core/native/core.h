@@ -276,7 +276,8 @@ void chain_residual(int64_t n, const int32_t *indptr /*[n + 1]*/, const int32_t 
                     const double *data /*[indptr[n]]*/, const double *rhs /*[n]*/, const double *x /*[n]*/,
                     double *out /*[n]*/);
 
-/* Gauss-Seidel on an assembled chain, both directions in turn, until x changes by at most `tolerance`; sweeps used. */
+/* Gauss-Seidel on an assembled chain, both directions in turn, until x changes by at most `tolerance`; sweeps used.
+ * States that the chain never leaves keep their values. */
 int64_t relax_chain(int64_t n, const int32_t *indptr /*[n + 1]*/, const int32_t *indices /*[indptr[n]]*/,
                     const double *data /*[indptr[n]]*/, const double *rhs /*[n]*/, double *x /*[n]*/, int64_t sweeps,
                     double tolerance);
@@ -386,6 +387,11 @@ bool runs_forward(const graph *g, const bool *members /*[g.count]*/,
  * where that of a depth-first search jumps. Scratch: next, waits (count). */
 int64_t forward_order(const graph *g, const bool *decided /*[g.count]*/, int64_t *order /*[g.count]*/,
                       int64_t *next SCRATCH /*[g.count]*/, int32_t *waits SCRATCH /*[g.count]*/);
+
+/* order (count): states by the number of steps to the exits marked in `ends` (size - count), the nearest first; how many
+ * can reach them, the others follow. Scratch: seen (count). */
+int64_t backward_order(const graph *g, const bool *ends /*[g.size - g.count]*/, int64_t *order /*[g.count]*/,
+                       bool *seen SCRATCH /*[g.count]*/);
 
 /* Strongly connected components (Tarjan, iterative); decided states have no edges. order (count): states, components
  * consecutive, successors first. component (count): their numbers, successors have smaller or equal ones. Returns

@@ -62,6 +62,35 @@ int64_t forward_order(const graph *g, const bool *decided, int64_t *order, int64
     return left == 0 ? open : -1;
 }
 
+/* Appends the states that lead to i and have not been seen; how many are in order. */
+static int64_t put_sources(const graph *g, int64_t i, int64_t found, int64_t *order, bool *seen)
+{
+    for (int64_t e = g->first[i]; e < g->first[i + 1]; e++) {
+        int32_t s = g->sources[e];
+        if (!seen[s]) {
+            seen[s] = true;
+            order[found++] = s;
+        }
+    }
+    return found;
+}
+
+int64_t backward_order(const graph *g, const bool *ends, int64_t *order, bool *seen)
+{
+    int64_t found = 0, next = 0;
+    for (int64_t s = 0; s < g->count; s++)
+        seen[s] = false;
+    for (int64_t i = g->count; i < g->size; i++)
+        if (ends[i - g->count])
+            found = put_sources(g, i, found, order, seen);
+    for (; next < found; next++)
+        found = put_sources(g, order[next], found, order, seen);
+    for (int64_t s = 0, last = found; s < g->count; s++)
+        if (!seen[s])
+            order[last++] = s;
+    return found;
+}
+
 int64_t components(const graph *g, const bool *decided, int64_t *order, int64_t *component, int64_t *space)
 {
     const int64_t S = g->count;

@@ -20,13 +20,18 @@ import numpy as np
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.relaxations.base import CURVED, INTERVAL
 from rpl_agent.core.solver.check import Witness
-from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, played_rows, staying_rows, usable_rows
+from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, moves, played_rows, staying_rows, usable_rows
 from rpl_agent.core.solver.local import Local, Quotient, collapse
 from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
 from rpl_agent.core.solver.strategies import Play, can_hold, improve, play, scale_of
+from rpl_agent.core.solver.sweeping import clip, is_narrow, swept_bounds
 
 #: the first extra cost per step, relative to the values, its growth and the number of attempts
 FIRST_MARGIN, MARGIN_GROWTH, MARGIN_ATTEMPTS = 1e-15, 16.0, 9
+#: parts with fewer transitions are solved exactly at once: that takes less time than to find how many sweeps they need
+SWEPT_FROM = 2_000
+#: successors of a state, by all of its rows
+FEW_SUCCESSORS = 4
 #: sweeps of the fallback, when no certificate could be built from strategies
 FALLBACK_SWEEPS = 2_000
 #: its cost per step, relative to the values: more than the rounding error, nature's witness included
@@ -47,15 +52,22 @@ class ComponentBounds:
 
 
 def solve_component(
-    problem: Problem, states: np.ndarray, lower: np.ndarray, upper: np.ndarray, guess: np.ndarray, budget: int
+    problem: Problem,
+    states: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    guess: np.ndarray,
+    budget: int,
+    width: float,
 ) -> list[ComponentBounds]:
     """Bounds on ``states`` given those of their successors in lower, upper (S,).
 
-    ``guess`` (S,) is a warm start; ``budget`` limits sweeps and steps.
+    ``guess`` (S,) is a warm start; ``budget`` limits sweeps and steps; ``width`` is what may lie between the bounds,
+    relative to values above 1 (0: as little as possible).
     """
     local = Local.of(problem, states)
     if problem.discounted:
-        return [_bounds(problem, local, lower, upper, guess, budget)]
+        return [_bounds(problem, local, lower, upper, guess, budget, width)]
     if problem.proper_max and not local.reward.any() and not upper[local.exits].any():  # nothing is ever paid
         return [_constant(local, np.ones(local.n, dtype=bool), 0.0, 0.0, local.state_ptr[:-1])]
     parts = []
@@ -75,17 +87,26 @@ def solve_component(
             lower[local.states[zero]] = upper[local.states[zero]] = 0.0
             states = states[~zero]
             local = Local.of(problem, states)
+    if len(states) and problem.is_reach:
+        one, rows, p = _sure(problem, local, lower)
+        if one.any():
+            parts.append(_constant(local, one, 1.0, 1.0, rows, p))
+            lower[local.states[one]] = upper[local.states[one]] = 1.0
+            states = states[~one]
+            local = Local.of(problem, states)
     if len(states):
-        parts.append(_bounds(problem, local, lower, upper, guess, budget))
+        parts.append(_bounds(problem, local, lower, upper, guess, budget, width))
     return parts
 
 
-def _constant(local: Local, where: np.ndarray, low: float, high: float, rows: np.ndarray) -> ComponentBounds:
-    """States whose value is determined by the graph."""
+def _constant(
+    local: Local, where: np.ndarray, low: float, high: float, rows: np.ndarray, p: np.ndarray | None = None
+) -> ComponentBounds:
+    """States whose value is determined by the graph; p (T,) is nature's choice, if it matters."""
     states = local.states[where]
     chosen = np.zeros(0, dtype=np.int64) if local.agent == FIXED_AGENT else local.row_of[rows[where]]
     taken = where[local.row_state][local.transition_row]
-    p = local.central(np.zeros(local.n + local.m, dtype=bool))
+    p = local.central(np.zeros(local.n + local.m, dtype=bool)) if p is None else p
     low_values, high_values = np.full(len(states), low), np.full(len(states), high)
     return ComponentBounds(states, low_values, high_values, chosen, local.transition_of[taken], p[taken], 0)
 
@@ -184,10 +205,52 @@ def _worthless(problem: Problem, local: Local) -> np.ndarray:
     return local.graph.hold_set(nature, usable, quantifier, start)[: local.n]
 
 
+def _sure(problem: Problem, local: Local, lower: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(where (n,), rows (n,), p (T,)): states where the maximisers reach an exit of value 1 with probability 1, the
+    agent's rows and nature's distributions for that.
+
+    Of a region the graph knows only the hull, which may allow a nature that helps what the region does not: then none.
+    """
+    rows, p = local.state_ptr[:-1].copy(), np.zeros(0)
+    goal = np.concatenate([np.zeros(local.n, dtype=bool), lower[local.exits] == 1.0])
+    nobody = np.zeros(local.n, dtype=bool), rows, p
+    if not goal.any() or (local.maximise and local.cs.kind > INTERVAL):
+        return nobody
+    played = local.weights > 0.0
+    start = goal.copy()
+    start[: local.n] = True
+    quantifier = DRAWN_ROW if local.agent == FIXED_AGENT else ANY_ROW if local.agent == MAX_AGENT else ALL_ROWS
+    unpaid = np.zeros(len(played), dtype=bool)
+    inside = local.graph.finite_set(local.moves, played, unpaid, quantifier, local.maximise, True, goal, start)
+    one = inside[: local.n]
+    if not one.any():
+        return nobody
+    p = local.central(~inside)
+    if local.agent == MAX_AGENT:
+        possible = p > 0.0 if local.maximise else local.hi > 0.0
+        safe = np.logical_and.reduceat(inside[local.successor] | ~possible, local.row_ptr[:-1])
+        safe &= one[local.row_state]
+        nature = moves(p, p) if local.maximise else local.moves
+        left = local.graph.progress_rows(nature, safe, safe, unpaid, not local.maximise, rows)
+        if left != local.n - int(one.sum()):  # some row was not found
+            return nobody
+    return one, rows, p
+
+
 def _bounds(
-    problem: Problem, local: Local, lower: np.ndarray, upper: np.ndarray, guess: np.ndarray, budget: int
+    problem: Problem,
+    local: Local,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    guess: np.ndarray,
+    budget: int,
+    width: float,
 ) -> ComponentBounds:
     """Bounds on states whose value is finite and not determined by the graph."""
+    if width > 0.0 and len(local.successor) >= SWEPT_FROM and not (_has_few_choices(local) and is_narrow(local)):
+        swept = _swept(problem, local, lower, upper, guess, width, budget)
+        if swept is not None:
+            return swept
     n = local.n
     exit_low, exit_high = lower[local.exits], upper[local.exits]
     first = exit_low if problem.proper_max else exit_high
@@ -202,15 +265,38 @@ def _bounds(
     )
 
 
+def _has_few_choices(local: Local) -> bool:
+    """Whether a chain is not much smaller than the model, so that sweeps over strategies gain little."""
+    return len(local.successor) <= FEW_SUCCESSORS * local.n
+
+
+def _swept(
+    problem: Problem,
+    local: Local,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    guess: np.ndarray,
+    width: float,
+    budget: int,
+) -> ComponentBounds | None:
+    """The same by sweeps, on states in the order of their distance from the exits; None if they take too long."""
+    ends = lower[local.exits] != 0.0 if problem.is_reach else np.isfinite(lower[local.exits])
+    order, _ = local.graph.backward_order(ends)
+    local = Local.of(problem, local.states[order])
+    found = swept_bounds(problem, local, lower[local.exits], upper[local.exits], guess[local.states], width, budget)
+    if found is None:
+        return None
+    n, none = local.n, np.zeros(0, dtype=np.int64)
+    rows = local.row_of[found.rows] if len(found.rows) else none
+    return ComponentBounds(local.states, found.lower[:n], found.upper[:n], rows, none, np.zeros(0), found.steps)
+
+
 def _verified(
     problem: Problem, checked: Local, values: np.ndarray, is_upper: bool, witness: Witness | None = None
 ) -> tuple[np.ndarray, bool]:
     """Clip a candidate to the trivial range and check its inequality with directed rounding."""
     n = checked.n
-    if not (problem.discounted or problem.signed):
-        values[:n] = np.maximum(values[:n], 0.0)
-    if problem.is_reach:
-        values[:n] = np.minimum(values[:n], 1.0)
+    clip(problem, n, values)
     image = checked.bellman(values, upward=is_upper)[:n]
     if witness is not None:
         charges = np.where(checked.weights > 0.0, witness.charges(values), 0.0)

@@ -128,6 +128,11 @@ class ModelGraph:
         count = core.forward_order(self.forward, decided, order, following, np.empty(self.n, np.int32))
         return None if count < 0 else order[:count]
 
+    def backward_order(self, ends: np.ndarray) -> tuple[np.ndarray, int]:
+        """(order (n,), how many reach them): states by the number of steps to the exits marked in ``ends`` (m,)."""
+        order = np.empty(self.n, np.int64)
+        return order, core.backward_order(self._struct_both_ways, ends, order, np.empty(self.n, np.bool_))
+
     def components(self, decided: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """(order (n,), component (n,), their number): successors come first; decided states (n,) have no edges."""
         order, component = np.empty(self.n, np.int64), np.empty(self.n, np.int64)

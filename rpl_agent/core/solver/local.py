@@ -17,18 +17,65 @@ import scipy
 
 from rpl_agent.core.model import best_rows, gather
 from rpl_agent.core.native import Struct, core, read_only
+from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.relaxations.base import INTERVAL, POINT, CompiledSet, compiled_set, row_arrays, workspace
 from rpl_agent.core.solver.graph import ModelGraph, graph_bounds, model_graph, moves, staying_rows
 from rpl_agent.core.solver.problem import FIXED_AGENT, Problem
 
-#: factorise systems up to this size; relax larger ones (fill-in of grids grows faster than n)
-FACTOR_LIMIT = 120_000
+#: factorise systems with fronts up to this (see `Local.front`), and these numbers of states at once
+FACTOR_FRONT, FEW_STATES = 1_000, 2_000
 _RELAX_SWEEPS = 2_000
+#: the most steps of an acceleration
+KRYLOV_STEPS = 300
 #: refinement steps on the factors of another chain, the least gain of each, and changes that may be rounding
 STALE_STEPS, STALE_GAIN, REFINED = 12, 8.0, 1e-13
 #: another chain's order of elimination is given up where factors have this many times its non-zeros
 MORE_FILL = 2
 _NO_ROWS = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """(I - gamma P) x = rhs as CSR arrays, the diagonal last in each row."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    rhs: np.ndarray
+
+    def relax(self, x: np.ndarray, sweeps: int, tolerance: float) -> int:
+        """Gauss-Seidel on x (n, or more) until it changes by at most ``tolerance``; the number of sweeps."""
+        return core.relax_chain(len(self.rhs), self.indptr, self.indices, self.data, self.rhs, x, sweeps, tolerance)
+
+    def accelerate(self, x: np.ndarray, tolerance: float) -> int:
+        """BiCGSTAB from x (n, or more), where plays are long and sweeps slow; the number of sweeps that cost as much.
+
+        A sweep in each direction is the preconditioner. x changes only if what is missing becomes less.
+        """
+        n = len(self.rhs)
+        matrix = scipy.sparse.csr_array((self.data, self.indices, self.indptr), shape=(n, n))
+
+        def precondition(right: np.ndarray) -> np.ndarray:
+            out = np.zeros(n)
+            core.relax_chain(n, self.indptr, self.indices, self.data, np.ascontiguousarray(right), out, 2, 0.0)
+            return out
+
+        steps = 0
+
+        def count(_: np.ndarray) -> None:
+            nonlocal steps
+            steps += 1
+
+        before = float(np.abs(self.rhs - matrix @ x[:n]).max())
+        operator = scipy.sparse.linalg.LinearOperator((n, n), precondition, dtype=float)
+        with np.errstate(all="ignore"), one_blas_thread:
+            found, _ = scipy.sparse.linalg.bicgstab(
+                matrix, self.rhs, x[:n], rtol=0.0, atol=tolerance, maxiter=KRYLOV_STEPS, M=operator, callback=count
+            )
+            missing = float(np.abs(self.rhs - matrix @ found).max())
+        if missing < before:
+            x[:n] = found
+        return 6 * steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +96,8 @@ class Local:
     agent: int
     maximise: bool
     gamma: float
-    factors: dict[str, Any] = field(default_factory=dict, compare=False)  # of the last chain, order of the first
+    #: of the last chain, their order of the first, and the front; for whoever the players are
+    factors: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, problem: Problem, states: np.ndarray) -> Local:
@@ -104,6 +152,25 @@ class Local:
     @cached_property
     def graph(self) -> ModelGraph:
         return ModelGraph(self.state_ptr, self.row_ptr, self.successor, self.n + self.m)
+
+    @property
+    def front(self) -> float:
+        """How many states a factorisation carries along at a time, about: the work grows with its third power.
+
+        States lie in the order of their distance from the exits; the front is the mean distance, in this order, between
+        a state and the farthest of its neighbours: a layer of a grid, the band of a queue.
+        """
+        if "front" not in self.factors:
+            self.factors["front"] = self._front()
+        return self.factors["front"]
+
+    def _front(self) -> float:
+        order, _ = self.graph.backward_order(np.ones(self.m, dtype=bool))
+        place = np.empty(self.n + self.m, dtype=np.int64)
+        place[order] = np.arange(self.n)
+        apart = np.abs(place[self.successor] - place[self.row_state[self.transition_row]])
+        apart[self.successor >= self.n] = 0
+        return float(np.maximum.reduceat(apart, self.row_ptr[self.state_ptr[:-1]]).mean())
 
     def ways_out(self, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(order (n,), cost (n,)): states by estimated cost to the exits, see `ModelGraph.retry_costs`."""
@@ -183,28 +250,41 @@ class Local:
     def relax(self, values: np.ndarray, order: np.ndarray, sweeps: int, tolerance: float, nearest: bool = False) -> int:
         """Sweep in place along ``order`` (n,) until values move less than a relative tolerance; how often."""
         if nearest:  # elsewhere rounding down makes plays without an end, which are worth 0, look no better
-            none, fixed = np.zeros(0), self.agent == FIXED_AGENT
-            model = core.PointModel(
-                states=self.n,
-                count=len(order),
-                order=order,
-                state_ptr=self.state_ptr,
-                rows=self.rows,
-                reward=self.reward,
-                weights=self.weights if fixed else None,
-                p=self.cs.lower,
-                d=0,
-                slope=none,
-                gamma=self.gamma,
-                sign=float(self.agent),
-                tie=0.0,
-            )
-            return core.value_sweeps(model, sweeps, tolerance, values, none, none, None)
+            none = np.zeros(0)
+            return core.value_sweeps(self._point_model(order), sweeps, tolerance, values, none, none, None)
         for k in range(sweeps):
             change = self._sweep(order, values, values, False, 0.0)
             if change <= tolerance * float(np.abs(values[: self.n]).max()):
                 return k + 1
         return sweeps
+
+    def value_sweep(self, values: np.ndarray, order: np.ndarray) -> tuple[float, np.ndarray]:
+        """(change, rows (n,)): one sweep in place along ``order`` (n,), rounded to nearest; nature is fixed."""
+        none, change, fixed = np.zeros(0), np.empty(2), self.agent == FIXED_AGENT
+        rows = _NO_ROWS if fixed else np.empty(self.n, np.int64)
+        core.value_sweep(self._point_model(order), values, none, values, none, none, None if fixed else rows, change)
+        return float(change[0]), rows
+
+    def _point_model(self, order: np.ndarray) -> Struct:
+        return core.PointModel(
+            states=self.n,
+            count=len(order),
+            order=order,
+            state_ptr=self.state_ptr,
+            rows=self.rows,
+            reward=self.reward,
+            weights=self.weights if self.agent == FIXED_AGENT else None,
+            p=self.cs.lower,
+            d=0,
+            slope=np.zeros(0),
+            gamma=self.gamma,
+            sign=float(self.agent),
+            tie=0.0,
+        )
+
+    def sweep(self, values: np.ndarray, upward: bool, offset: float) -> float:
+        """One sweep of T + offset in place, a bound from the requested side; the largest change."""
+        return self._sweep(np.arange(self.n), values, values, upward, offset)
 
     def swept(self, start: np.ndarray, margin: float, sweeps: int) -> tuple[np.ndarray, int]:
         """(values, sweeps used): Gauss-Seidel for T + margin until values move by less than a tenth of the margin."""
@@ -269,33 +349,39 @@ class Local:
 
         ``accuracy`` is relative; intermediate solutions need less.
         """
-        n = self.n
-        capacity = len(self.successor) + n
-        indptr, indices = np.empty(n + 1, dtype=np.int32), np.empty(capacity, dtype=np.int32)
-        data, rhs = np.empty(capacity), np.empty(n)
-        used = core.assemble(self._game, n, rows if len(rows) else None, values, offset, p, indptr, indices, data, rhs)
-        if not np.isfinite(rhs).all():
+        n, chain = self.n, self.assembled(values, rows, p, offset)
+        if not np.isfinite(chain.rhs).all():
             return None
         out = values.copy()
         if n == 1:
-            diagonal = data[:used].sum()
-            if not diagonal > 0.0 or not abs(rhs[0]) < diagonal * np.finfo(float).max:
+            diagonal = chain.data.sum()
+            if not diagonal > 0.0 or not abs(chain.rhs[0]) < diagonal * np.finfo(float).max:
                 return None
-            out[0] = rhs[0] / diagonal
+            out[0] = chain.rhs[0] / diagonal
             return out
-        if n > FACTOR_LIMIT:
-            x = values[:n].copy()
-            scale = max(1.0, float(np.abs(x).max()))
-            core.relax_chain(n, indptr, indices, data, rhs, x, _RELAX_SWEEPS, 1e-14 * scale)
+        if n > FEW_STATES and self.front > FACTOR_FRONT:
+            scale = max(1.0, float(np.abs(out[:n]).max()))
+            if chain.relax(out, _RELAX_SWEEPS, 1e-14 * scale) == _RELAX_SWEEPS:
+                chain.accelerate(out, 1e-15 * scale)
         else:
-            solved = self._solve(indptr, indices[:used], data[:used], rhs, values[:n], accuracy)
+            solved = self._solve(chain.indptr, chain.indices, chain.data, chain.rhs, values[:n], accuracy)
             if solved is None:
                 return None
-            x = solved
-        if not np.isfinite(x).all():
-            return None
-        out[:n] = x
-        return out
+            out[:n] = solved
+        return out if np.isfinite(out[:n]).all() else None
+
+    def assembled(self, values: np.ndarray, rows: np.ndarray, p: np.ndarray, offset: float, pays: bool = True) -> Chain:
+        """The chain of (rows or weights, p) with ``offset`` per step, beside rewards if it ``pays`` them."""
+        n = self.n
+        capacity = len(self.successor) + n
+        if len(rows):
+            capacity = int((self.row_ptr[rows + 1] - self.row_ptr[rows]).sum()) + n
+        indptr, indices = np.empty(n + 1, dtype=np.int32), np.empty(capacity, dtype=np.int32)
+        data, rhs = np.empty(capacity), np.empty(n)
+        used = core.assemble(self._game, n, rows if len(rows) else None, values, offset, p, indptr, indices, data, rhs)
+        if not pays:
+            rhs[:] = offset
+        return Chain(indptr, indices[:used], data[:used], rhs)
 
     def _solve(
         self,
@@ -466,7 +552,7 @@ def collapse(local: Local) -> Quotient | None:
     row_class = position[np.searchsorted(names, row_group)]
     order = np.argsort(row_class, kind="stable")
     begin = np.concatenate([[0], np.cumsum(lengths)])
-    picks = np.concatenate([np.arange(begin[r], begin[r + 1]) for r in order]) if len(order) else np.zeros(0, dtype=int)
+    picks = gather(begin, order)[0]
     row_ptr = read_only(np.concatenate([[0], np.cumsum(lengths[order])]), np.int64)
     state_ptr = read_only(np.searchsorted(row_class[order], np.arange(live + 1)), np.int64)
     direction = local.agent if local.agent != FIXED_AGENT else (1 if local.maximise else -1)

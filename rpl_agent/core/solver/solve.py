@@ -88,6 +88,8 @@ def _by_expectations(problem: Problem, upward: bool, values: np.ndarray, rules: 
 
 DEFAULT_PRECISION = 1e-6
 DEFAULT_ITERATIONS = 100_000
+#: share of the precision for the cyclic parts together; the rest is for rounding
+WIDTH = 0.9
 #: number of transitions from which two solves are worth two threads
 TWO_CORES = 20_000
 
@@ -233,6 +235,7 @@ def _solve_compiled(
     problem: Problem, precision: float, max_iterations: int, warm: Solution | None, began: float
 ) -> Solution:
     pmdp, structure = problem.pmdp, problem.structure
+    width = precision * WIDTH / max(1, sum(len(cyclic) > 0 for _, cyclic in structure.rounds))
     lower, upper = problem.boundary(), problem.boundary()
     rows = pmdp.state_ptr[:-1].copy()
     unknown = np.zeros(pmdp.num_states, dtype=bool)  # without a lower bound; 0 stands there until the end
@@ -248,7 +251,7 @@ def _solve_compiled(
             core.backward(problem.game, len(trivial), trivial, lower, upper, rows, problem.scratch())
         if len(cyclic):
             budget = max_iterations - iterations
-            for part in solve_component(problem, cyclic, lower, upper, guess, budget):
+            for part in solve_component(problem, cyclic, lower, upper, guess, budget, width):
                 unknown[part.states] = np.isneginf(part.lower)
                 lower[part.states], upper[part.states] = np.where(unknown[part.states], 0.0, part.lower), part.upper
                 if len(part.rows):

@@ -176,7 +176,7 @@ def _approach(
             between = min(SWEEPS_BETWEEN, max(budget - steps, 1))
             steps += local.fix_nature(p).relax(values, order, between, 0.0, not proper_max)
     if local.gamma == 1.0:
-        p, rows = _proper_start(local, proper_max, agent_proper, nature_proper, q, p, rows, ~np.isfinite(values))
+        p, rows = proper_start(local, proper_max, agent_proper, nature_proper, q, p, rows, ~np.isfinite(values))
     return values, rows, p, steps
 
 
@@ -201,7 +201,7 @@ def _constant_policies(local: Local, values: np.ndarray, p: np.ndarray) -> bool:
     return bool(np.isfinite(found).all())
 
 
-def _proper_start(
+def proper_start(
     local: Local,
     proper_max: bool,
     agent_proper: bool,
@@ -210,17 +210,21 @@ def _proper_start(
     p: np.ndarray,
     rows: np.ndarray,
     infinite: np.ndarray,
+    tie: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Proper strategies close to the greedy ones, with which every play ends: (p, rows)."""
+    """Proper strategies close to the greedy ones, with which every play ends: (p, rows).
+
+    ``tie``: how much worse than the best a row may be, beside rounding.
+    """
     pays = (local.reward > 0.0) if proper_max else np.zeros(len(q), dtype=bool)
-    size = scale_of(local, np.where(np.isfinite(q), q, 0.0))
+    tie = max(tie, 1e-9 * scale_of(local, np.where(np.isfinite(q), q, 0.0)))
 
     def attract(p: np.ndarray) -> tuple[np.ndarray, int]:
         if not agent_proper:
             return rows, 0
         best = q[rows][local.row_state]
         usable = np.isfinite(q)
-        preferred = usable & (np.abs(np.where(usable, q, 0.0) - np.where(np.isfinite(best), best, 0.0)) <= 1e-9 * size)
+        preferred = usable & (np.abs(np.where(usable, q, 0.0) - np.where(np.isfinite(best), best, 0.0)) <= tie)
         nature = moves(p, p) if nature_proper else local.moves
         chosen = rows.copy()
         left = local.graph.progress_rows(nature, preferred, usable, pays, not nature_proper, chosen)

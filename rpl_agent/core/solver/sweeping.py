@@ -1,0 +1,314 @@
+"""Bounds on a cyclic part by sweeps, as narrow as was asked for: values first, then inequalities around them.
+
+Gauss-Seidel sweeps bring x close to the value: x differs from T x by at most r. Let N be the expected number of steps
+until the play leaves, by the strategies of x. Then x + m N and x - m N satisfy the inequalities of `check` strictly for
+every m a little larger than r, unless another strategy is almost as good and takes more steps; then a few sweeps with m
+as extra cost or bonus mend them. The bracket is 2 m N wide, which says how small r must become. Nothing here is
+trusted: both bounds are verified with directed rounding, and are strict where a proof needs that the play ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
+from rpl_agent.core.solver.local import Local, Quotient, collapse
+from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
+from rpl_agent.core.solver.strategies import proper_start, scale_of
+
+#: sweeps over the strategies of one full sweep, and the share of its change that they leave
+INNER, LEFT = 24, 0.1
+#: how often they may leave more until they are accelerated, and the most full sweeps
+PATIENCE, MOST_FULL_SWEEPS = 4, 200
+#: the same where an exact solution is cheap and given preference
+LITTLE_PATIENCE = 2
+#: how often the width is adjusted
+ROUNDS = 8
+#: parts with fronts up to this (see `Local.front`) are factorised as fast as a few hundred sweeps are made
+NARROW = 120
+#: margins below this, relative to the values, are not far enough from rounding
+LEAST_MARGIN = 2e-14
+
+
+@dataclass(eq=False)
+class Swept:
+    """Verified bounds (n + m,), the agent's rows (n,) and the sweeps they took."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    rows: np.ndarray
+    steps: int
+
+
+@dataclass(eq=False)
+class _Values:
+    """Values (n + m,) of a local model, close to a fixpoint, with the strategies that attain them."""
+
+    local: Local
+    values: np.ndarray
+    rows: np.ndarray
+    p: np.ndarray
+    budget: int  # the most sweeps
+    change: float = np.inf  # of the last full sweep
+    sweeps: int = 0
+    slow: int = 0  # how often in a row sweeps over the strategies left more than they should
+
+    @classmethod
+    def of(cls, local: Local, values: np.ndarray, budget: int) -> _Values:
+        p = local.lo if local.nature_fixed else np.zeros(0)
+        return cls(local, values, np.zeros(0, dtype=np.int64), p, budget)
+
+    @property
+    def stalls(self) -> bool:
+        """Whether sweeps are slow and an exact solution is cheap."""
+        return self.slow >= LITTLE_PATIENCE and is_narrow(self.local)
+
+    @cached_property
+    def orders(self) -> tuple[np.ndarray, np.ndarray]:
+        """(n,) the states, forward and backward."""
+        forward = np.arange(self.local.n)
+        return forward, forward[::-1].copy()
+
+    def approach(self, tolerance: float) -> bool:
+        """Sweep until values change by at most ``tolerance``; False if that is too slow."""
+        for _ in range(MOST_FULL_SWEEPS):
+            self._full_sweep()
+            if self.change <= tolerance:
+                return True
+            if self.stalls or self.sweeps > self.budget or not np.isfinite(self.change):
+                return False
+            self._strategy_sweeps(max(LEFT * self.change, 0.5 * tolerance))
+        return False
+
+    def _full_sweep(self) -> None:
+        local = self.local
+        nature = local
+        if not local.nature_fixed:
+            _, self.p = local.greedy(self.values)
+            nature = local.fix_nature(self.p)
+        self.change, self.rows = nature.value_sweep(self.values, self.orders[self.sweeps % 2])
+        self.sweeps += 1
+
+    def _strategy_sweeps(self, tolerance: float) -> None:
+        chain = self.local.assembled(self.values, self.rows, self.p, 0.0)
+        used = chain.relax(self.values, INNER, tolerance)
+        self.sweeps += used
+        self.slow = self.slow + 1 if used == INNER else 0
+        if self.slow >= PATIENCE and not self.stalls:
+            self.sweeps += chain.accelerate(self.values, tolerance)
+
+    def steps_left(self) -> np.ndarray | None:
+        """(n,) N with N >= 1/2 + P N about: the expected number of steps by these strategies; None if too slow."""
+        local, steps = self.local, np.zeros(self.local.n + self.local.m)
+        chain = local.assembled(steps, self.rows, self.p, 1.0, pays=False)
+        used = chain.relax(steps, PATIENCE * INNER, 0.25)
+        if used == PATIENCE * INNER:
+            if is_narrow(local):
+                return None
+            used += chain.accelerate(steps, 0.1)
+            more = chain.relax(steps, INNER, 0.25)
+            if more == INNER:
+                return None
+            used += more
+        self.sweeps += used
+        return steps[: local.n] if np.isfinite(steps).all() else None
+
+
+@dataclass(eq=False)
+class _Side:
+    """Where one bound is looked for: values with their strategies and steps, and the model that must confirm it."""
+
+    found: _Values
+    steps: np.ndarray
+    checked: Local
+    quotient: Quotient | None
+    strict: bool
+    is_upper: bool
+
+    def bound(self, problem: Problem, exits: np.ndarray, apart: float, margin: float) -> np.ndarray | None:
+        """(n + m,) verified values; ``apart``: how far the exits may lie from those that the values were found for."""
+        sign, n = (1.0 if self.is_upper else -1.0), self.found.local.n
+        values = self.found.values.copy()
+        values[:n] += sign * (margin * self.steps + apart)
+        values[n:] = self._inner_exits(exits)
+        whole = self._whole(values, exits)
+        if verified(problem, self.checked, whole, self.is_upper, self.strict):
+            return whole
+        # another strategy is almost as good and takes more steps: the fixpoint of T + margin is not as near
+        model = self.checked if self.quotient is None else self.found.local
+        shifted = _Values.of(replace(model, reward=model.reward + sign * margin), values, self.found.budget)
+        good = shifted.approach(0.25 * margin)
+        self.found.sweeps += shifted.sweeps
+        whole = self._whole(shifted.values, exits)
+        return whole if good and verified(problem, self.checked, whole, self.is_upper, self.strict) else None
+
+    def _whole(self, values: np.ndarray, exits: np.ndarray) -> np.ndarray:
+        """(n + m,) values of the model's states and exits."""
+        whole = values.copy() if self.quotient is None else self.quotient.up(values)
+        whole[self.checked.n :] = exits
+        return whole
+
+    def _inner_exits(self, exits: np.ndarray) -> np.ndarray:
+        if self.quotient is None:
+            return exits
+        return self.quotient.down(np.concatenate([np.zeros(self.checked.n), exits]))[self.found.local.n :]
+
+
+def verified(problem: Problem, checked: Local, values: np.ndarray, is_upper: bool, strict: bool) -> bool:
+    """Clip a candidate (n + m,) to the trivial range; whether its inequality holds with directed rounding.
+
+    ``strict`` in every state; from below, in those with a value above 0.
+    """
+    clip(problem, checked.n, values)
+    inner, image = values[: checked.n], checked.bellman(values, upward=is_upper)[: checked.n]
+    if is_upper:
+        good = image < inner if strict else image <= inner
+    else:
+        good = ((image > inner) | (inner <= 0.0) if strict else image >= inner) & np.isfinite(inner)
+    return bool(good.all())
+
+
+def clip(problem: Problem, n: int, values: np.ndarray) -> None:
+    """Clip the values of n states to what holds without proof."""
+    if not (problem.discounted or problem.signed):
+        np.maximum(values[:n], 0.0, out=values[:n])
+    if problem.is_reach:
+        np.minimum(values[:n], 1.0, out=values[:n])
+
+
+def is_narrow(local: Local) -> bool:
+    """Whether factors of the local model's chains have little fill."""
+    return local.front <= NARROW
+
+
+def swept_bounds(
+    problem: Problem,
+    local: Local,
+    exit_low: np.ndarray,
+    exit_high: np.ndarray,
+    guess: np.ndarray,
+    width: float,
+    budget: int,
+) -> Swept | None:
+    """Bounds whose distance is at most ``width``, relative to values above 1, if at most ``budget`` sweeps find them.
+
+    None if they do not, or if they are slow and an exact solution is cheap.
+
+    guess : (n,) a start; 0: none is known
+    """
+    equal = exit_low == exit_high
+    apart = float(np.abs(exit_high - exit_low, where=~equal, out=np.zeros(len(equal))).max(initial=0.0))
+    if problem.signed or not np.isfinite(apart):
+        return None
+    quotient = None
+    if _loops(problem, local).any():
+        if _has_opponents(problem, local):
+            return None
+        quotient = collapse(local)
+        if quotient is None or not quotient.local.n:
+            return None
+    start = np.concatenate([guess, exit_low])
+    inner = start if quotient is None else quotient.down(start)
+    work = local if quotient is None else quotient.local
+    if not (problem.proper_max or problem.discounted or guess.any()):
+        inner[: work.n] = work.ways_out(inner[work.n :])[1]  # from 0 a cost would rise by one step per sweep
+    found = _Values.of(work, inner, budget)
+    tolerance = 0.02 * width
+    for _ in range(ROUNDS):
+        if not found.approach(tolerance):
+            return None
+        sides = list(_sides(problem, local, found, quotient, start))
+        if len(sides) < 2:
+            return None
+        size = scale_of(local, found.values)
+        margin = min(_widest(side, width) for side in sides)
+        if not margin > LEAST_MARGIN * size:
+            return None
+        if margin >= 4.0 * found.change:
+            high, low = (
+                side.bound(problem, exit_high if side.is_upper else exit_low, apart if side.is_upper else 0.0, margin)
+                for side in sides
+            )
+            if low is None or high is None:
+                return None
+            between = (high - low)[: local.n] - apart
+            excess = float((between / np.maximum(1.0, np.abs(low[: local.n]))).max()) / width
+            if excess <= 1.0:
+                return Swept(low, high, sides[int(problem.proper_max)].found.rows, found.sweeps)
+            width /= excess
+        tolerance = min(0.125 * margin, 0.25 * tolerance)
+    return None
+
+
+def _widest(side: _Side, width: float) -> float:
+    """The largest margin whose bracket is as narrow as asked."""
+    sizes = np.maximum(1.0, np.abs(side.found.values[: side.found.local.n]))
+    return 0.45 * width * float((sizes / np.maximum(side.steps, 1.0)).min())
+
+
+def _sides(
+    problem: Problem, local: Local, found: _Values, quotient: Quotient | None, start: np.ndarray
+) -> Iterator[_Side]:
+    """The upper and the lower side; fewer if the expected number of steps is not found."""
+    steps = found.steps_left()
+    if steps is None:
+        return
+    proper, proper_steps = found, steps
+    if quotient is not None:
+        # the other side's strategies loop where they like; the proper side's must leave
+        values = quotient.up(found.values)
+        values[local.n :] = start[local.n :]
+        proper = _leaving(problem, local, values, found.change, found.budget)
+        left = proper.steps_left()
+        if left is None:
+            return
+        proper_steps = left
+    own_upper = problem.agent == MIN_AGENT
+    for is_upper in (True, False):
+        is_proper = is_upper != problem.proper_max
+        free = problem.agent == FIXED_AGENT or is_upper != own_upper
+        checked = local if free else local.fix_agent(proper.rows)
+        strict = is_proper and not problem.discounted
+        if is_proper:
+            yield _Side(proper, proper_steps, checked, None, strict, is_upper)
+        else:
+            yield _Side(found, steps, checked, quotient, strict, is_upper)
+
+
+def _leaving(problem: Problem, local: Local, values: np.ndarray, change: float, budget: int) -> _Values:
+    """The values with strategies close to the best ones from which every play ends."""
+    q, p = local.greedy(values)
+    rows = local.best_rows(q)
+    p, rows = proper_start(
+        local,
+        problem.proper_max,
+        problem.agent_proper,
+        problem.nature_proper and not local.nature_fixed,
+        q,
+        p,
+        rows,
+        ~np.isfinite(values),
+        8.0 * change,
+    )
+    return _Values(local, values, rows, p, budget, change)
+
+
+def _loops(problem: Problem, local: Local) -> np.ndarray:
+    """(n,) where the proper side can stay forever without paying or being paid: values there are not unique."""
+    if problem.discounted:
+        return np.zeros(local.n, dtype=bool)
+    played = played_rows(local.weights if local.agent == FIXED_AGENT else None, len(local.reward))
+    usable = usable_rows(played, local.reward != 0.0)
+    start = np.concatenate([np.ones(local.n, dtype=bool), np.zeros(local.m, dtype=bool)])
+    nature = local.moves if problem.nature_proper else local.leaving_moves
+    return local.graph.hold_set(nature, usable, ANY_ROW if problem.agent_proper else ALL_ROWS, start)[: local.n]
+
+
+def _has_opponents(problem: Problem, local: Local) -> bool:
+    """Whether somebody plays against the proper side."""
+    against = MAX_AGENT if not problem.proper_max else MIN_AGENT
+    return local.agent == against or not (problem.nature_proper or local.nature_fixed)
