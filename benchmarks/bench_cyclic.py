@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def _storm(program: Any, question: str) -> tuple[float, float]:
         settings.method = getattr(environments.MinMaxMethod, method)
         settings.precision = stormpy.Rational(str(PRECISION))
         seconds, result = timed(
-            lambda: stormpy.model_checking(model, formula, only_initial_states=True, environment=environment)
+            partial(stormpy.model_checking, model, formula, only_initial_states=True, environment=environment)
         )
         at = model.initial_states[0]
         is_number = hasattr(result, "get_value")

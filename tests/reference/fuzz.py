@@ -20,7 +20,7 @@ import numpy as np
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Kind, Nature, Objective, Policy, Sense
 from rpl_agent.core.model.objective import Unreached
-from rpl_agent.core.solver import Solution, component, solve
+from rpl_agent.core.solver import Solution, component, solve, sweeping
 from tests.reference.oracle import Number, Question, Undefined, best_values, policy_values, rule_values
 from tests.reference.random_models import Sample, interval_sample, region_sample
 from tests.reference.random_regions import mixture_sample, space_sample
@@ -204,13 +204,13 @@ def random_sample(random: Random, seed: int) -> Sample:
 
 @contextmanager
 def by_sweeps() -> Iterator[None]:
-    """Solve cyclic parts by sweeps first, however small they are."""
-    before = component.SWEPT_FROM, component.FEW_SUCCESSORS
-    component.SWEPT_FROM, component.FEW_SUCCESSORS = 0, 0
+    """Solve cyclic parts by sweeps first, however small and narrow they are."""
+    before = component.SWEPT_FROM, component.FEW_SUCCESSORS, sweeping.NARROW
+    component.SWEPT_FROM, component.FEW_SUCCESSORS, sweeping.NARROW = 0, 0, 0
     try:
         yield
     finally:
-        component.SWEPT_FROM, component.FEW_SUCCESSORS = before
+        component.SWEPT_FROM, component.FEW_SUCCESSORS, sweeping.NARROW = before
 
 
 def round_of(seed: int, lies: int = 6) -> Tally:

@@ -49,6 +49,7 @@ class ComponentBounds:
     transitions: np.ndarray  # with p: nature's witness if nature is on the proper side
     p: np.ndarray
     steps: int
+    swept: bool = False  # whether sweeps found it
 
 
 def solve_component(
@@ -288,7 +289,7 @@ def _swept(
         return None
     n, none = local.n, np.zeros(0, dtype=np.int64)
     rows = local.row_of[found.rows] if len(found.rows) else none
-    return ComponentBounds(local.states, found.lower[:n], found.upper[:n], rows, none, np.zeros(0), found.steps)
+    return ComponentBounds(local.states, found.lower[:n], found.upper[:n], rows, none, np.zeros(0), found.steps, True)
 
 
 def _verified(

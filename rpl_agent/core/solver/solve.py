@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,7 @@ from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.interval import Intervals, Point
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver.batch import solve_batch
-from rpl_agent.core.solver.check import SMALLEST
+from rpl_agent.core.solver.check import SMALLEST, is_converged
 from rpl_agent.core.solver.component import solve_component
 from rpl_agent.core.solver.operator import row_bounds, state_bounds, step_scratch, total_bounds
 from rpl_agent.core.solver.problem import FIXED_AGENT, MIN_AGENT, Problem, step_rows
@@ -234,17 +234,41 @@ def warm_values(problem: Problem, warm: Solution | None) -> np.ndarray:
 def _solve_compiled(
     problem: Problem, precision: float, max_iterations: int, warm: Solution | None, began: float
 ) -> Solution:
+    guess = warm_values(problem, warm)
+    width = precision * WIDTH / max(1, sum(len(cyclic) > 0 for _, cyclic in problem.structure.rounds))
+    found = _bounds(problem, max_iterations, guess, width)
+    start = problem.pmdp.initial_state
+    left = max_iterations - found.iterations
+    if found.swept and left > 0 and not is_converged(found.lower[start], found.upper[start], precision):
+        exact = _bounds(problem, left, guess, 0.0)  # widths added up to more than they should
+        found = replace(exact, iterations=found.iterations + exact.iterations)
+    policy = problem.policy or Policy(rows=found.rows)
+    return finish(problem, found.lower, found.upper, policy, found.iterations, precision, began, found.witness)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Bounds (S,), the agent's rows (S,), nature's witness (T,) if there is one; whether sweeps had a part in them."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    rows: np.ndarray
+    witness: np.ndarray | None
+    iterations: int
+    swept: bool
+
+
+def _bounds(problem: Problem, max_iterations: int, guess: np.ndarray, width: float) -> _Found:
+    """Bounds, those of cyclic parts as narrow as ``width`` (0: as possible)."""
     pmdp, structure = problem.pmdp, problem.structure
-    width = precision * WIDTH / max(1, sum(len(cyclic) > 0 for _, cyclic in structure.rounds))
     lower, upper = problem.boundary(), problem.boundary()
     rows = pmdp.state_ptr[:-1].copy()
     unknown = np.zeros(pmdp.num_states, dtype=bool)  # without a lower bound; 0 stands there until the end
     _sinks(problem, structure.sinks, lower, upper, rows)
     unknown[structure.sinks] = problem.signed and not problem.must_reach
-    guess = warm_values(problem, warm)
     any_cycle = any(len(cyclic) for _, cyclic in structure.rounds)
     witness = np.zeros(pmdp.num_transitions) if any_cycle and problem.nature_proper else None
-    iterations = 1
+    iterations, swept = 1, False
 
     for trivial, cyclic in structure.rounds:
         if len(trivial):
@@ -259,11 +283,12 @@ def _solve_compiled(
                 if witness is not None and len(part.transitions):
                     witness[part.transitions] = part.p
                 iterations += part.steps
+                swept |= part.swept
     if unknown.any():
         source = pmdp.row_state[pmdp.transition_row]
         open_ = ~problem.task.decided[source]
         lower[reached(pmdp.successor[open_], source[open_], np.flatnonzero(unknown), pmdp.num_states)] = -np.inf
-    return finish(problem, lower, upper, problem.policy or Policy(rows=rows), iterations, precision, began, witness)
+    return _Found(lower, upper, rows, witness, iterations, swept)
 
 
 def _sinks(problem: Problem, sinks: np.ndarray, lower: np.ndarray, upper: np.ndarray, chosen: np.ndarray) -> None:
