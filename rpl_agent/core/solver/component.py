@@ -21,8 +21,9 @@ from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.relaxations.base import CURVED, INTERVAL
 from rpl_agent.core.solver.check import Witness
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, moves, played_rows, staying_rows, usable_rows
-from rpl_agent.core.solver.local import Local, Quotient, collapse
+from rpl_agent.core.solver.local import Local
 from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
+from rpl_agent.core.solver.quotient import Quotient, collapse
 from rpl_agent.core.solver.strategies import Play, can_hold, improve, play, scale_of
 from rpl_agent.core.solver.sweeping import clip, is_narrow, swept_bounds
 

@@ -16,8 +16,9 @@ from functools import cached_property
 import numpy as np
 
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
-from rpl_agent.core.solver.local import Local, Quotient, collapse
+from rpl_agent.core.solver.local import Local
 from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
+from rpl_agent.core.solver.quotient import Quotient, collapse
 from rpl_agent.core.solver.strategies import proper_start, scale_of
 
 #: sweeps over the strategies of one full sweep, and the share of its change that they leave
@@ -119,7 +120,7 @@ class _Values:
 
 
 @dataclass(eq=False)
-class _Side:
+class _Bound:
     """Where one bound is looked for: values with their strategies and steps, and the model that must confirm it."""
 
     found: _Values
@@ -244,7 +245,7 @@ def swept_bounds(
     return None
 
 
-def _widest(side: _Side, width: float) -> float:
+def _widest(side: _Bound, width: float) -> float:
     """The largest margin whose bracket is as narrow as asked."""
     sizes = np.maximum(1.0, np.abs(side.found.values[: side.found.local.n]))
     return 0.45 * width * float((sizes / np.maximum(side.steps, 1.0)).min())
@@ -252,7 +253,7 @@ def _widest(side: _Side, width: float) -> float:
 
 def _sides(
     problem: Problem, local: Local, found: _Values, quotient: Quotient | None, start: np.ndarray
-) -> Iterator[_Side]:
+) -> Iterator[_Bound]:
     """The upper and the lower side; fewer if the expected number of steps is not found."""
     steps = found.steps_left()
     if steps is None:
@@ -274,9 +275,9 @@ def _sides(
         checked = local if free else local.fix_agent(proper.rows)
         strict = is_proper and not problem.discounted
         if is_proper:
-            yield _Side(proper, proper_steps, checked, None, strict, is_upper)
+            yield _Bound(proper, proper_steps, checked, None, strict, is_upper)
         else:
-            yield _Side(found, steps, checked, quotient, strict, is_upper)
+            yield _Bound(found, steps, checked, quotient, strict, is_upper)
 
 
 def _leaving(problem: Problem, local: Local, values: np.ndarray, change: float, budget: int) -> _Values:
