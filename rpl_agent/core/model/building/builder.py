@@ -209,6 +209,7 @@ class _Explorer:
         self.rows: Described = []
         self.listed: dict[tuple[Any, ...], None] = {}  # the orders in which states list their actions
         self._problems: list[Defect] = []
+        self._read: dict[tuple[type, Hashable], tuple[Polynomial, list[str]]] = {}
 
     def run(self, initial: Any) -> None:
         random = isinstance(initial, Mapping)
@@ -259,18 +260,29 @@ class _Explorer:
     def _polynomials(self, state: Any, action: Any, row: Row) -> dict[Any, Polynomial]:
         polynomials: dict[Any, Polynomial] = {}
         for successor, expression in row.items():
-            place = f"state {state!r}, action {action!r}, successor {successor!r}"
             try:
-                polynomial = as_polynomial(expression)
+                polynomial, unknown = self._expression(expression)
             except ModelError as error:
+                place = f"state {state!r}, action {action!r}, successor {successor!r}"
                 self._problems.append(Defect("expression", f"{place}: {error}"))
                 continue
-            if not polynomial.parameters <= self._known:
-                unknown = sorted(polynomial.parameters - self._known)
+            if unknown:
+                place = f"state {state!r}, action {action!r}, successor {successor!r}"
                 message = f"{place}: expression {polynomial} uses unknown parameters {unknown}"
                 self._problems.append(Defect("unknown-parameter", message))
             polynomials[successor] = polynomial
         return polynomials
+
+    def _expression(self, expression: Any) -> tuple[Polynomial, list[str]]:
+        """An expression and its unknown parameters; a text or number is read once, however often it is written."""
+        key = (type(expression), expression) if isinstance(expression, (str, int, float, Fraction)) else None
+        if key is not None and key in self._read:
+            return self._read[key]
+        polynomial = as_polynomial(expression)
+        found = polynomial, sorted(polynomial.parameters - self._known)
+        if key is not None:
+            self._read[key] = found
+        return found
 
 
 class DescribedRows:
@@ -303,6 +315,8 @@ class _Payments:
         self._row: dict[tuple[int, Hashable], list[float | Fraction]] = {}
         self._off = dict.fromkeys(rewards, 0.0)  # the largest rounding error of what a silent state pays
         self._explorer = explorer
+        if not rewards:
+            return
         shown = [i for i, s in enumerate(explorer.order) if s is not START and not isinstance(s, Paid)]
         between = {
             (index, action): self._pay(index, action, successors)

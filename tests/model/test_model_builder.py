@@ -1,0 +1,32 @@
+"""The builder reads an expression once, however often it is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import build
+from rpl_agent.core.model.building import builder
+
+
+def walk(state: int) -> dict:
+    if state == 50:
+        return {"rest": {50: 1}}
+    return {"go": {state + 1: "1 - 2*p", state: "p", 50: "p"}}
+
+
+def test_a_text_is_parsed_once(monkeypatch):
+    parsed = []
+    original = builder.as_polynomial
+    monkeypatch.setattr(builder, "as_polynomial", lambda text: parsed.append(text) or original(text))
+    model = build(0, walk, domain={"p": (0.1, 0.2)})
+    assert model.num_states == 51 and sorted(map(str, parsed)) == ["1", "1 - 2*p", "p"]
+
+
+def test_every_place_of_a_bad_text_is_named():
+    def bad(state: int) -> dict:
+        return {"go": {state + 1: "1 - r", state: "r"}} if state < 2 else {"rest": {2: 1}}
+
+    with pytest.raises(ModelError) as error:
+        build(0, bad, domain={"p": (0.1, 0.2)})
+    assert "state 0" in str(error.value) and "state 1" in str(error.value)
