@@ -12,7 +12,7 @@ from rpl_agent.core.model.building import builder
 def walk(state: int) -> dict:
     if state == 50:
         return {"rest": {50: 1}}
-    return {"go": {state + 1: "1 - 2*p", state: "p", 50: "p"}}
+    return {"go": {state + 1: "1 - 2*p", state: "p", -state: "p"}} if state > 0 else {"go": {abs(state) + 1: 1}}
 
 
 def test_a_text_is_parsed_once(monkeypatch):
@@ -20,7 +20,7 @@ def test_a_text_is_parsed_once(monkeypatch):
     original = builder.as_polynomial
     monkeypatch.setattr(builder, "as_polynomial", lambda text: parsed.append(text) or original(text))
     model = build(0, walk, domain={"p": (0.1, 0.2)})
-    assert model.num_states == 51 and sorted(map(str, parsed)) == ["1", "1 - 2*p", "p"]
+    assert model.num_states == 100 and sorted(map(str, parsed)) == ["1", "1 - 2*p", "p"]
 
 
 def test_every_place_of_a_bad_text_is_named():

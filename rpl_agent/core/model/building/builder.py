@@ -315,7 +315,7 @@ class _Payments:
         self._row: dict[tuple[int, Hashable], list[float | Fraction]] = {}
         self._off = dict.fromkeys(rewards, 0.0)  # the largest rounding error of what a silent state pays
         self._explorer = explorer
-        if not rewards:
+        if not rewards and not any(isinstance(s, Paid) for s in explorer.order):
             return
         shown = [i for i, s in enumerate(explorer.order) if s is not START and not isinstance(s, Paid)]
         between = {
