@@ -18,6 +18,7 @@ from rpl_agent.core.errors import ModelError, listed
 from rpl_agent.core.model import Domain, ParametricMDP, Polynomial, Reward, restrict_domain, validate
 from rpl_agent.core.model.building.unknown import hide_parameters
 from rpl_agent.core.model.building.validation import TOLERANCE, hint, normalised, raise_problems, tell
+from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.formats.prism.explore.assemble import with_unknown_rewards
 from rpl_agent.formats.prism.explore.probability import FileBounds, Pool
@@ -69,6 +70,8 @@ def load_drn(
     beside = path.with_suffix(".props")
     if beside.is_file():
         load_properties(model, beside)
+    del file
+    give_back_memory(model.pmdp.num_transitions)
     return model
 
 

@@ -44,6 +44,7 @@ from rpl_agent.core.evidence.intervals import untied_intervals
 from rpl_agent.core.evidence.ledger import LEAST_DELTA, Ledger, check_delta, refuting_log_e_value
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, cached_on
 from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.relaxations.base import Relaxation, row_sums
@@ -273,7 +274,9 @@ def certify(
     if policy is not None:
         policy.check(pmdp)
     found = uncertainty_from(pmdp, counts, config, objective)
-    return certify_uncertainty(pmdp, counts, found, objective, config, policy=policy, warm=warm)
+    certificate = certify_uncertainty(pmdp, counts, found, objective, config, policy=policy, warm=warm)
+    give_back_memory(pmdp.num_transitions)
+    return certificate
 
 
 def _require_kinds(pmdp: Any, counts: Any, objective: Any, config: Any) -> None:

@@ -33,6 +33,11 @@
 void rounded_once(int64_t count, const double *a /*[count]*/, const double *b /*[count]*/, const double *c /*[count]*/,
                   double *fused /*[count]*/, double *quotient /*[count]*/, double *reordered /*[2]*/);
 
+/* ---------------------------------------------------------------------- memory.c */
+
+/* Hands memory that was freed back to the system, where the C library keeps it; whether there was any. */
+bool give_back(void);
+
 /* ---------------------------------------------------------------------- support.c: min c.x over a region */
 
 /* Most coordinates of a polytope with a vertex graph, so that a query's scratch fits on the stack. */

@@ -25,6 +25,7 @@ from rpl_agent.core.errors import ModelError, RPLWarning, listed
 from rpl_agent.core.model import Domain, Objective, ParametricMDP, Reward, restrict_domain, validate
 from rpl_agent.core.model.building.unknown import hide_parameters
 from rpl_agent.core.model.building.validation import TOLERANCE, expression_range, hint, messages, normalised, tell
+from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.relaxations.interval import Intervals
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.formats.prism.explore.assemble import assemble, row_position
@@ -254,6 +255,8 @@ def loads(
         warnings.warn(
             f"{source}: {count} state(s) without an enabled command got a self-loop", RPLWarning, stacklevel=2
         )
+    del graph, machine, ends, made
+    give_back_memory(model.num_transitions)
     return loaded
 
 

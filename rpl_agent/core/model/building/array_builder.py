@@ -19,6 +19,7 @@ from rpl_agent.core.model.domain import Domain
 from rpl_agent.core.model.expressions import ExpressionTable
 from rpl_agent.core.model.pmdp import ParametricMDP, Reward
 from rpl_agent.core.model.states import Codec, Columns
+from rpl_agent.core.native.memory import give_back_memory
 
 #: Dense key → id tables up to this many entries; beyond that, keys are looked up in a sorted array.
 DENSE_KEYS = 400_000_000
@@ -117,6 +118,8 @@ def build_vectorized(
     )
     if validate:
         require_valid(model)
+    del found
+    give_back_memory(model.num_transitions)
     return model
 
 
