@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model.domain import Simplex
 
 
 def require_start(initial: Any) -> None:
@@ -106,6 +107,8 @@ def require_names(parameters: Any) -> Sequence[str] | Mapping[str, Any]:
         if not isinstance(name, str):
             raise ModelError(f"domain: {name!r} is not the name of a parameter: write {example}")
         bounds = parameters[name] if isinstance(parameters, Mapping) else (0, 1)
+        if isinstance(bounds, Simplex):
+            continue
         if isinstance(bounds, str) or not hasattr(bounds, "__len__") or len(bounds) != 2:
             raise ModelError(f"domain: {name!r} needs two bounds, (lower, upper), not {bounds!r}")
     return parameters
