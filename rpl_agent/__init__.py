@@ -54,7 +54,9 @@ if TYPE_CHECKING:  # solving
     from rpl_agent.core.solver import solve_at as solve_at
 if TYPE_CHECKING:  # files
     from rpl_agent.formats.logs import read_log as read_log
+    from rpl_agent.formats.policies import read_policy as read_policy
     from rpl_agent.formats.prism import load as load_prism
+    from rpl_agent.studies.baselines.sb3 import from_sb3 as from_sb3
 if TYPE_CHECKING:  # extension points; `rpl_agent.guarantee.testing` has a check for each
     from rpl_agent.agent.exploration import register_exploration as register_exploration
     from rpl_agent.guarantee.confidence import register as register_confidence_set

@@ -13,11 +13,13 @@ from rpl_agent.cli.common import (
     OWN_ENV,
     ModelSource,
     add_method,
+    add_policy,
     add_seed,
     add_source,
     config_of,
     emit,
     load_source,
+    policy_of,
     run_of,
 )
 from rpl_agent.cli.parser import Options, count, output_file
@@ -74,6 +76,7 @@ def register(commands: Any) -> None:
         choices=("optimal",),
         help="bound the policy that is optimal at the true parameters, instead of synthesising one",
     )
+    add_policy(certify, "bound the value of this policy, instead of synthesising one")
     certify.add_argument(
         "--output", type=output_file(".json"), metavar="FILE.json", help="write the whole certificate, policy included"
     )
@@ -111,6 +114,7 @@ def register(commands: Any) -> None:
     add_source(export, ID_OR_RUN)
     add_data(export)
     add_method(export)
+    add_policy(export, "write this policy in place of the robust one; without --uncertain no data are needed")
     export.add_argument(
         "--uncertain",
         type=output_file(".drn", ".umb"),
@@ -168,16 +172,18 @@ def run_certify(arguments: argparse.Namespace) -> int:
         return run_verify(arguments)
     if arguments.env is not None:
         raise ModelError("--env belongs to --verify; otherwise give the environment in place of ID")
+    if arguments.policy is not None and arguments.evaluate is not None:
+        raise ModelError("give either --policy FILE or --evaluate optimal")
     if arguments.id is not None and Path(arguments.id).is_dir():
         from rpl_agent.agent.runs import certify_run
 
-        _refuse_unused(arguments, set(), "a RUN is certified with its own model, data and method")
+        _refuse_unused(arguments, set(), "a RUN is certified with its own model, data, method and policy")
         emit(arguments, certify_run(arguments.id), "certificate")
         return 0
     source = load_source(arguments)
     config = config_of(arguments)
     counts, quarantined = read_data(arguments, source)
-    policy = None
+    policy = None if arguments.policy is None else policy_of(arguments.policy, source)
     if arguments.evaluate == "optimal":
         theta = source.require_theta("--evaluate optimal")
         policy = solve_at(source.pmdp, theta, source.objective, precision=config.precision).policy
@@ -305,6 +311,11 @@ def run_export(arguments: argparse.Namespace) -> None:
 
     if not (arguments.uncertain or arguments.policy_file):
         raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
+    if arguments.policy is not None and not arguments.uncertain:
+        source = load_source(arguments)
+        writers.write_policy(arguments.policy_file, source.pmdp, policy_of(arguments.policy, source))
+        emit(arguments, {"written": [arguments.policy_file]}, "export", f"wrote {arguments.policy_file}")
+        return
     pmdp, objective, uncertainty, certificate = _learned(arguments)
     written = []
     if arguments.uncertain:
@@ -322,6 +333,8 @@ def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, U
     """The model, objective, set and certificate of a stored run, or of the data that the options name."""
     agent = run_of(arguments)
     if agent is not None:
+        if arguments.policy is not None:
+            raise ModelError("a run exports its own policy: name its world to export another")
         certificate = agent.certify()
         assert agent.session.planner.uncertainty is not None
         return agent.pmdp, agent.objective, agent.session.planner.uncertainty, certificate
@@ -331,5 +344,8 @@ def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, U
     counts, _ = read_data(arguments, source)
     config = config_of(arguments)
     uncertainty = uncertainty_from(source.pmdp, counts, config, source.objective)
-    certificate = certify_uncertainty(source.pmdp, counts, uncertainty, source.objective, config, warm=Solutions())
+    policy = None if arguments.policy is None else policy_of(arguments.policy, source)
+    certificate = certify_uncertainty(
+        source.pmdp, counts, uncertainty, source.objective, config, policy=policy, warm=Solutions()
+    )
     return source.pmdp, source.objective, uncertainty, certificate

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from rpl_agent.agent import RPLAgent
-    from rpl_agent.core.model import Objective, ParametricMDP
+    from rpl_agent.core.model import Objective, ParametricMDP, Policy
     from rpl_agent.formats.prism import PrismModel
     from rpl_agent.guarantee.pipeline import Config
 
@@ -146,6 +146,24 @@ def config_of(arguments: argparse.Namespace) -> Config:
     from rpl_agent.guarantee.pipeline import Config
 
     return Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
+
+
+def add_policy(parser: Options, what: str) -> None:
+    """Add --policy FILE."""
+    text = f"{what}: a table state,action,weight (.csv), what rpl export wrote (.csv, .json, .strat), a scheduler of "
+    text += "Storm (.json), or a model of Stable-Baselines3 (.zip)"
+    parser.add_argument("--policy", metavar="FILE", help=text)
+
+
+def policy_of(path: str, source: ModelSource) -> Policy:
+    """The policy in a file, for the model of a source."""
+    if path.endswith(".zip"):
+        from rpl_agent.studies.baselines.sb3 import from_sb3
+
+        return from_sb3(path, source.env())
+    from rpl_agent.formats.policies import read_policy
+
+    return read_policy(path, source.pmdp)
 
 
 def load_model(arguments: argparse.Namespace) -> PrismModel:

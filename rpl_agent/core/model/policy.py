@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model.building.builder import Described, DescribedRows
+from rpl_agent.core.model.building.policy_table import read_table, table_weights
 from rpl_agent.core.model.csr import gather
 from rpl_agent.core.model.expressions import ExpressionTable
 from rpl_agent.core.model.pmdp import ParametricMDP, Reward
@@ -52,6 +57,42 @@ class Policy:
     def uniform(cls, pmdp: ParametricMDP) -> Policy:
         sizes = np.diff(pmdp.state_ptr)
         return cls(weights=np.repeat(1.0 / np.maximum(sizes, 1), sizes))
+
+    @classmethod
+    def from_table(cls, pmdp: ParametricMDP, source: str | Path | Iterable[tuple[Any, Any, float]]) -> Policy:
+        """A policy from a CSV file with the columns state, action, weight, or from such triples.
+
+        States and actions are named or numbered; state variables may have a column each. Weights are divided by their
+        sum in each state. States that the policy cannot reach may be missing.
+
+        >>> flip = lambda s: {"safe": {1: 1}, "bold": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
+        >>> model = build(0, flip, domain=["p"], labels={"won": lambda s: s == 1})
+        >>> policy = Policy.from_table(model, [(0, "safe", 3), (0, "bold", 1)])
+        >>> policy.to_table(model)[0]
+        ('0', 'bold', 0.25)
+        """
+        entries = read_table(pmdp, source) if isinstance(source, (str, Path)) else source
+        return cls.of_weights(pmdp, table_weights(pmdp, entries))
+
+    @classmethod
+    def of_weights(cls, pmdp: ParametricMDP, weights: np.ndarray) -> Policy:
+        """The policy with weights (R,), as a deterministic one if every state has one row of positive weight."""
+        chosen = np.flatnonzero(weights > 0.0)
+        single = len(chosen) == pmdp.num_states and np.array_equal(pmdp.row_state[chosen], np.arange(pmdp.num_states))
+        return cls.deterministic(chosen) if single else cls.randomised(weights)
+
+    def to_table(self, pmdp: ParametricMDP, path: str | Path | None = None) -> list[tuple[str, str, float]]:
+        """(state, action, weight) of every positive weight, written to a CSV file if a path is given."""
+        self.check(pmdp)
+        weights = self.as_weights(pmdp)
+        entries = [
+            (str(pmdp.state_value(int(pmdp.row_state[r]))), pmdp.action_names[pmdp.action[r]], float(weights[r]))
+            for r in np.flatnonzero((weights > 0.0) & ~pmdp.is_silent[pmdp.row_state])
+        ]
+        if path is not None:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows([("state", "action", "weight"), *entries])
+        return entries
 
     @property
     def is_deterministic(self) -> bool:

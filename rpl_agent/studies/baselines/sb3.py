@@ -26,7 +26,7 @@ from rpl_agent.agent.storage import checkpoint
 from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.core.errors import DataError, ModelError
-from rpl_agent.core.model import ParametricMDP, Policy, gather
+from rpl_agent.core.model import ParametricMDP, Policy, StateIndex, gather
 from rpl_agent.core.schema import Whole, read
 
 ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
@@ -348,3 +348,80 @@ def _algorithm_of(path: str) -> str:
     if found is None:
         raise DataError(f"{path} does not say which algorithm saved it: name it with --algorithm, for example PPO")
     return found
+
+
+# ---------------------------------------------------------------------- any policy of SB3 as a table
+def from_sb3(
+    model: Any,
+    env: gym.Env,
+    *,
+    observation_of: Callable[[int], Any] | None = None,
+    observation_to_state: StateOf | None = None,
+    deterministic: bool = True,
+) -> Policy:
+    """The policy of a model of Stable-Baselines3, or of its zip file, as a policy over the states of ``env``.
+
+    Parameters
+    ----------
+    model : an algorithm with ``predict``, or the path of what it saved (load only files you trust: they contain code).
+    env : the environment that it was trained on, with a known model.
+    observation_of : number of a state -> what the environment shows there; found from the observation space if omitted.
+    deterministic : the most likely action; False: the network's probabilities (PPO, A2C and MaskablePPO).
+
+    Raises
+    ------
+    ModelError
+        The policy takes an action that is not enabled, or reaches a state whose observation is not known.
+
+    >>> import gymnasium, stable_baselines3
+    >>> env = gymnasium.make("FrozenLake-v1")
+    >>> from_sb3(stable_baselines3.PPO("MlpPolicy", env, device="cpu"), env).is_deterministic
+    True
+    """
+    if isinstance(model, (str, os.PathLike)):
+        model = load_policy(os.fspath(model))
+    world = attach(env, state_of=observation_to_state, compiled=False)
+    pmdp, names = world.pmdp, {int(number): a for a, number in enumerate(world.actions.numbers)}
+    shown = _observations(world) if observation_of is None else None
+    entries: list[tuple[Any, Any, float]] = []
+    for state in np.flatnonzero(~pmdp.is_silent).tolist():
+        observation = observation_of(state) if observation_of is not None else shown.get(state) if shown else None
+        if observation is None or pmdp.state_ptr[state + 1] - pmdp.state_ptr[state] == 1:
+            continue
+        mask = np.zeros(int(world.env.action_space.n), bool)  # type: ignore[attr-defined]
+        mask[world.actions.numbers - world.actions.first] = pmdp.action_mask(state)
+        for number, weight in _choices(model, observation, mask, deterministic):
+            if number not in names:
+                raise ModelError(f"the policy takes action {number}, which the model does not have")
+            entries.append((StateIndex(state), pmdp.action_names[names[number]], weight))
+    return Policy.from_table(pmdp, entries)
+
+
+def _observations(world: Attachment) -> dict[int, Any]:
+    """state -> its observation: every observation of a discrete space is read, or the states' values are shown."""
+    pmdp, space = world.pmdp, world.env.observation_space
+    if isinstance(space, gym.spaces.Discrete):
+        candidates: list[Any] = list(range(int(space.start), int(space.start + space.n)))
+    else:
+        values = [pmdp.state_value(s) for s in np.flatnonzero(~pmdp.is_silent).tolist()]
+        candidates = [np.asarray(value, dtype=space.dtype) for value in values] if space.shape else values
+    found: dict[int, Any] = {}
+    for candidate in candidates:
+        try:
+            found.setdefault(world.reader.first(candidate), candidate)
+        except ModelError:  # shown in no state of the model
+            continue
+    return found
+
+
+def _choices(model: Any, observation: Any, mask: np.ndarray, deterministic: bool) -> list[tuple[int, float]]:
+    """(action number, weight) of a policy at one observation."""
+    extra = {"action_masks": mask} if isinstance(model, MaskablePPO) else {}
+    if deterministic:
+        action, _ = model.predict(observation, deterministic=True, **extra)
+        return [(int(action), 1.0)]
+    if not hasattr(model.policy, "get_distribution"):
+        raise ModelError(f"{type(model).__name__} has no action probabilities: pass deterministic=True")
+    tensor, _ = model.policy.obs_to_tensor(np.asarray(observation))
+    weights = model.policy.get_distribution(tensor, **extra).distribution.probs.detach().numpy().ravel()
+    return [(k, float(weight)) for k, weight in enumerate(weights) if weight > 0.0]

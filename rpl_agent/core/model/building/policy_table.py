@@ -1,0 +1,144 @@
+"""Policies as tables of state, action and weight: names become rows of a model.
+
+A state is named by its value (or the text of it), by the values of the model's variables, or by its number where no
+value is a number itself; an action by its name, by the user's own key, or by its number where no key is one.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.core.errors import DataError, ModelError, listed
+from rpl_agent.core.model.building.builder import whole_numbers
+from rpl_agent.core.model.csr import reached
+from rpl_agent.core.model.pmdp import ParametricMDP
+from rpl_agent.core.model.states import StateIndex
+
+#: names of the column of weights; without one every weight is 1
+WEIGHTS = ("weight", "probability")
+
+
+class RowNames:
+    """Finds states and actions of a model by what a table calls them."""
+
+    def __init__(self, pmdp: ParametricMDP) -> None:
+        self.pmdp = pmdp
+        shown = np.flatnonzero(~pmdp.is_silent).tolist()
+        values = [] if pmdp.states is None else [pmdp.state_value(s) for s in shown]
+        texts = Counter(map(str, values))  # two values with one text have no name
+        self._states = {str(value): s for value, s in zip(values, shown) if texts[str(value)] == 1}
+        self._states |= {repr(value): s for value, s in zip(values, shown)}
+        self._state_numbers = not any(isinstance(value, int) for value in values)
+        keys = whole_numbers(pmdp.action_keys)
+        numbers: Iterable[int] = range(pmdp.num_actions) if keys is None else keys
+        self._actions = {str(number): a for a, number in enumerate(numbers)}
+        self._actions |= {str(key): a for a, key in enumerate(pmdp.action_keys)}
+        self._actions |= {name: a for a, name in enumerate(pmdp.action_names)}
+
+    def state(self, given: Any) -> int:
+        if str(given) in self._states and not isinstance(given, StateIndex):
+            return self._states[str(given)]
+        if self._state_numbers or isinstance(given, StateIndex):
+            try:
+                number = int(given)
+            except (TypeError, ValueError):
+                number = -1
+            if 0 <= number < self.pmdp.num_states:
+                return number
+        return self.pmdp.state_index(given)
+
+    def row(self, state: int, action: Any) -> int:
+        known = self._actions.get(str(action))
+        if known is None:
+            raise ModelError(f"the model has no action {action!r}; it has {listed(self.pmdp.action_names)}")
+        row = self.pmdp.find_row(state, known)
+        if row < 0:
+            name = self.pmdp.action_names[known]
+            raise ModelError(f"action {name!r} is not enabled in state {state} = {self.pmdp.state_name(state)}")
+        return row
+
+
+def read_table(pmdp: ParametricMDP, path: str | Path) -> Iterator[tuple[Any, Any, float]]:
+    """(state, action, weight) of each line of a CSV file; errors name the line."""
+    path = Path(path)
+    with open(path, encoding="utf-8", newline="") as file:
+        lines = csv.DictReader(file)
+        columns = lines.fieldnames or []
+        if "time_step" in columns:
+            raise DataError(f"{path}: a table with time steps is not read; one rule for all steps is")
+        variables = list(pmdp.variables)
+        by_variables = bool(variables) and all(name in columns for name in variables)
+        state = "value" if "value" in columns else "state"
+        weight = next((name for name in WEIGHTS if name in columns), None)
+        if "action" not in columns or not (by_variables or state in columns):
+            raise DataError(f"{path}: needs the columns state, action, weight; it has {listed(columns)}")
+        for line in lines:
+            named = tuple(_whole(line[name], path, lines.line_num) for name in variables) if by_variables else ()
+            given = str(named) if by_variables else (line[state] or "").strip()
+            yield given, (line["action"] or "").strip(), _number(line[weight] if weight else "1", path, lines.line_num)
+
+
+def _number(text: str | None, path: Path, line: int) -> float:
+    try:
+        return float(text or "")
+    except ValueError:
+        raise DataError(f"{path}, line {line}: the weight {text!r} is not a number") from None
+
+
+def _whole(text: str | None, path: Path, line: int) -> int:
+    try:
+        return int(text or "")
+    except ValueError:
+        raise DataError(f"{path}, line {line}: {text!r} is not a whole number") from None
+
+
+def table_weights(pmdp: ParametricMDP, entries: Iterable[tuple[Any, Any, float]]) -> np.ndarray:
+    """(R,) the weights of a table, divided by their sum in every state.
+
+    A state that the table does not name needs no choice if it has one action or is never left; it gets equal weights
+    if the policy cannot reach it. Any other is an error.
+    """
+    names, weights, given = RowNames(pmdp), np.zeros(pmdp.num_rows), np.zeros(pmdp.num_rows, bool)
+    for state, action, weight in entries:
+        row = names.row(names.state(state), action)
+        if not (weight >= 0.0 and math.isfinite(weight)):
+            raise ModelError(f"the policy has weight {weight} at {pmdp.row_name(row)}")
+        if given[row]:
+            raise ModelError(f"the table names {pmdp.row_name(row)} twice")
+        weights[row], given[row] = weight, True
+    named = np.logical_or.reduceat(given, pmdp.state_ptr[:-1])
+    totals = np.add.reduceat(weights, pmdp.state_ptr[:-1])
+    if (named & (totals <= 0.0)).any():
+        state = int(np.flatnonzero(named & (totals <= 0.0))[0])
+        raise ModelError(f"the weights of state {state} = {pmdp.state_name(state)} sum to 0")
+    sizes = np.diff(pmdp.state_ptr)
+    missing = np.flatnonzero(~named & (sizes > 1) & ~_never_left(pmdp) & _reach(pmdp, weights, named))
+    if len(missing):
+        state = int(missing[0])
+        raise ModelError(
+            f"the table says nothing about state {state} = {pmdp.state_name(state)}, which the policy can reach: "
+            "add its actions and their weights"
+        )
+    known, shares = named[pmdp.row_state], weights / np.where(named, totals, 1.0)[pmdp.row_state]
+    return np.where(known, shares, 1.0 / sizes[pmdp.row_state])
+
+
+def _never_left(pmdp: ParametricMDP) -> np.ndarray:
+    """(S,) bool, states whose every action leads back to them."""
+    leaves = pmdp.successor != pmdp.row_state[pmdp.transition_row]
+    return ~np.logical_or.reduceat(leaves, pmdp.row_ptr[pmdp.state_ptr[:-1]])
+
+
+def _reach(pmdp: ParametricMDP, weights: np.ndarray, named: np.ndarray) -> np.ndarray:
+    """(S,) bool, states that a policy can reach, where it is known; states that are not named are left by any row."""
+    played = (weights > 0.0) | ~named[pmdp.row_state]
+    moves = played[pmdp.transition_row]
+    source = pmdp.row_state[pmdp.transition_row]
+    return reached(source[moves], pmdp.successor[moves], np.array([pmdp.initial_state]), pmdp.num_states)

@@ -1,0 +1,132 @@
+"""Read a policy; the file's suffix determines the format.
+
+========== ==========================================================================================
+``.csv``   a table: state (or the state variables), action, weight
+``.json``  what `export.write_policy` writes, or a scheduler of Storm (``--exportscheduler FILE.json``)
+``.strat`` PRISM's list of actions, ``(values of the variables):action``
+========== ==========================================================================================
+
+A policy of Stable-Baselines3 (``.zip``) needs its environment: `baselines.sb3.policy_of`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from rpl_agent.core.errors import DataError
+from rpl_agent.core.model import ParametricMDP, Policy, StateIndex
+from rpl_agent.formats.export import identifiers
+
+Entry = tuple[Any, Any, float]
+
+
+def read_policy(path: str | Path, pmdp: ParametricMDP) -> Policy:
+    """The policy in a file, as a policy of the model.
+
+    Raises
+    ------
+    DataError or ModelError
+        The file is not one of the formats, names a state or action that the model does not have, or says nothing
+        about a state that the policy reaches.
+
+    >>> import tempfile, pathlib
+    >>> toss = lambda s: {"safe": {1: 1}, "bold": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
+    >>> model, path = build(0, toss, domain=["p"]), pathlib.Path(tempfile.mkdtemp()) / "policy.csv"
+    >>> _ = path.write_text("state,action,weight\\n0,bold,1\\n")
+    >>> read_policy(path, model).to_table(model)[0]
+    ('0', 'bold', 1.0)
+    """
+    path = Path(path)
+    readers = {".csv": None, ".json": _json, ".strat": _strategy}
+    if path.suffix not in readers:
+        raise DataError(f"{path.name}: a policy is a file ending in {', '.join(readers)}")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    reader = readers[path.suffix]
+    return Policy.from_table(pmdp, path if reader is None else reader(path, pmdp))
+
+
+def _json(path: Path, pmdp: ParametricMDP) -> Iterator[Entry]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise DataError(f"{path} is not JSON") from None
+    if isinstance(content, list):
+        return _storm(path, pmdp, content)
+    if isinstance(content, dict) and "states" in content:
+        return _own(path, pmdp, content)
+    raise DataError(f"{path} is neither a policy that rpl wrote nor a scheduler of Storm")
+
+
+def _own(path: Path, pmdp: ParametricMDP, content: dict[str, Any]) -> Iterator[Entry]:
+    """``{"model_hash", "states": {number of the state: {action: weight}}}``."""
+    if content.get("model_hash", pmdp.content_hash) != pmdp.content_hash:
+        raise DataError(f"{path} is a policy of another model, {content.get('model')!r}")
+    if not isinstance(content["states"], dict):
+        raise DataError(f"{path}: a policy with one rule per step is not read; one rule for all steps is")
+    for state, choice in content["states"].items():
+        for action, weight in choice.items():
+            yield StateIndex(int(state)), action, float(weight)
+
+
+def _storm(path: Path, pmdp: ParametricMDP, content: list[Any]) -> Iterator[Entry]:
+    """``[{"s": number or {variable: value}, "c": [{"origin": {"action-label": a}, "labels": [a], "prob": p}]}]``."""
+    actions = {clean: name for name, clean in identifiers(pmdp.action_names).items()}
+    for entry in content:
+        try:
+            given, choices = entry["s"], entry["c"]
+        except (TypeError, KeyError):
+            raise DataError(f"{path}: an entry has no state 's' or no choices 'c'") from None
+        if "m" in entry and int(entry["m"]) > 0:
+            raise DataError(f"{path}: the scheduler has memory; a policy of the model chooses by its state alone")
+        state = _storm_state(path, pmdp, given)
+        if choices == "undefined":
+            continue
+        for choice in choices:
+            label = _storm_action(choice, pmdp, state)
+            if label is None:
+                raise DataError(f"{path}: a choice of state {given} has no action label: export with choice labels")
+            yield state, actions.get(label, label), float(Fraction(str(choice.get("prob", 1))))
+
+
+def _storm_state(path: Path, pmdp: ParametricMDP, given: Any) -> StateIndex | int:
+    if not isinstance(given, dict):
+        return StateIndex(int(given))
+    if set(pmdp.variables) - set(given):
+        missing = sorted(set(pmdp.variables) - set(given))
+        raise DataError(f"{path}: the state {given} says nothing about the variable {missing[0]!r}")
+    return StateIndex(pmdp.state_index(tuple(int(given[name]) for name in pmdp.variables)))
+
+
+def _storm_action(choice: dict[str, Any], pmdp: ParametricMDP, state: int) -> str | None:
+    """The label of a choice; where a state has one action only, that one."""
+    labels = [choice.get("origin", {}).get("action-label"), *choice.get("labels", [])]
+    found = next((label for label in labels if label), None)
+    if found is None and pmdp.state_ptr[state + 1] - pmdp.state_ptr[state] == 1:
+        return pmdp.action_names[pmdp.action[pmdp.state_ptr[state]]]
+    return found
+
+
+_LINE = re.compile(r"\((?P<state>.*)\)\s*[:=]\s*(?P<action>.+)")
+
+
+def _strategy(path: Path, pmdp: ParametricMDP) -> Iterator[Entry]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        found = _LINE.fullmatch(line.strip())
+        if found is None:
+            raise DataError(f"{path}, line {number}: expected (values):action, found {line.strip()!r}")
+        texts = [text.strip() for text in found["state"].split(",")]
+        try:
+            values = tuple({"true": 1, "false": 0}.get(text, text) for text in texts)
+            numbers = tuple(int(value) for value in values)
+        except ValueError:
+            raise DataError(f"{path}, line {number}: ({found['state']}) are not whole numbers") from None
+        state = pmdp.state_index(numbers) if pmdp.variables else numbers[0]
+        yield StateIndex(state), found["action"], 1.0

@@ -1,0 +1,172 @@
+"""Policies from tables, from files of other tools and from networks."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import rpl_envs
+from rpl_agent.agent.world.attach import attach
+from rpl_agent.cli import main
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.model import Policy, build
+from rpl_agent.formats.export import write_policy
+from rpl_agent.formats.policies import read_policy
+from rpl_agent.formats.prism import load
+from tests.small_worlds import make_worlds_small
+
+PRISM = """mdp
+const double p;
+module m
+  x : [0..3] init 0;
+  lit : bool init false;
+  [go] x<2 -> p:(x'=x+1)&(lit'=true) + 1-p:(x'=0);
+  [jump] x<2 -> 0.5:(x'=2) + 0.5:(x'=3);
+  [] x>=2 -> true;
+endmodule
+label "won" = x=2;
+"""
+
+
+@pytest.fixture
+def world(monkeypatch):
+    make_worlds_small(monkeypatch)
+    return rpl_envs.benchmark("Aircraft-20x10")
+
+
+def lamp(**settings):
+    def actions(s):
+        if s in ("on", "off"):
+            return {"stay": {s: 1}}
+        return (
+            {"left": {"on": "p", "off": "1 - p"}, "right": {"mid": 1}}
+            if s == "start"
+            else {"left": {"on": 1}, "right": {"off": 1}}
+        )
+
+    return build("start", actions, domain=["p"], labels={"won": lambda s: s == "on"}, **settings)
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "strat"])
+def test_what_was_written_is_read(world, tmp_path, ending):
+    pmdp, rng = world.pmdp, np.random.default_rng(0)
+    policy = Policy.deterministic(rng.integers(pmdp.state_ptr[:-1], pmdp.state_ptr[1:]))
+    write_policy(tmp_path / f"policy.{ending}", pmdp, policy)
+    np.testing.assert_array_equal(read_policy(tmp_path / f"policy.{ending}", pmdp).rows, policy.rows)
+
+
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_a_randomised_policy_is_written_and_read(world, tmp_path, ending):
+    weights = np.random.default_rng(1).random(world.pmdp.num_rows)
+    weights /= np.add.reduceat(weights, world.pmdp.state_ptr[:-1])[world.pmdp.row_state]
+    write_policy(tmp_path / f"policy.{ending}", world.pmdp, Policy(weights=weights))
+    np.testing.assert_allclose(read_policy(tmp_path / f"policy.{ending}", world.pmdp).weights, weights, rtol=1e-15)
+
+
+def test_tables_name_states_and_actions_or_number_them(tmp_path):
+    pmdp = lamp()
+    table = tmp_path / "table.csv"
+    table.write_text("state,action,weight\nstart,left,3\nstart,right,1\nmid,left,1\n")
+    policy = Policy.from_table(pmdp, table)
+    assert policy.to_table(pmdp, tmp_path / "again.csv")[:2] == [("start", "left", 0.75), ("start", "right", 0.25)]
+    np.testing.assert_array_equal(Policy.from_table(pmdp, tmp_path / "again.csv").weights, policy.weights)
+    start, mid = (pmdp.state_index(s) for s in ("start", "mid"))
+    numbered = [(start, 0, 3), (start, 1, 1), (mid, 0, 1)]
+    np.testing.assert_array_equal(Policy.from_table(pmdp, numbered).weights, policy.weights)
+
+
+def test_a_number_is_no_state_where_values_are_numbers():
+    walk = build(10, lambda s: {"up": {12: 1}, "down": {11: 1}} if s == 10 else {"stay": {s: 1}}, domain=[])
+    assert Policy.from_table(walk, [(10, "up", 1)]).to_table(walk)[0] == ("10", "up", 1.0)
+    with pytest.raises(ModelError, match="not a state"):
+        Policy.from_table(walk, [(0, "up", 1)])
+
+
+@pytest.mark.parametrize(
+    "entries, message",
+    [
+        ([("start", "left", 1), ("start", "left", 1)], "twice"),
+        ([("start", "up", 1)], "no action 'up'"),
+        ([("on", "left", 1)], "not enabled"),
+        ([("start", "left", -1)], "weight -1"),
+        ([("start", "left", float("nan"))], "weight nan"),
+        ([("start", "left", 0)], "sum to 0"),
+        ([("start", "right", 1)], "nothing about state 1 = 'mid'|nothing about state . = 'mid'"),
+        ([("nowhere", "left", 1)], "not a state"),
+    ],
+)
+def test_bad_tables_are_refused_by_name(entries, message):
+    with pytest.raises(ModelError, match=message):
+        Policy.from_table(lamp(), entries)
+
+
+def test_states_that_the_policy_cannot_reach_may_be_missing():
+    assert Policy.from_table(lamp(), [("start", "left", 1)]).weights is not None  # "mid" keeps equal weights
+
+
+@pytest.mark.parametrize(
+    "text, message", [("a,b\n1,2\n", "needs the columns"), ("state,action,weight\nstart,left,x\n", "line 2")]
+)
+def test_bad_files_are_refused_by_line(tmp_path, text, message):
+    (tmp_path / "table.csv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_policy(tmp_path / "table.csv", lamp())
+
+
+def scheduler_of_storm(path):
+    stormpy = pytest.importorskip("stormpy")
+    path.write_text(PRISM.replace("const double p;", "const double p = 0.8;"))
+    program = stormpy.parse_prism_program(str(path))
+    options = stormpy.BuilderOptions(build_full=True)
+    model = stormpy.build_model(program, options=options)
+    query = stormpy.parse_properties('Pmax=? [F "won"]', program)[0]
+    return stormpy.model_checking(model, query, extract_scheduler=True).get_scheduler().to_json_str(model)
+
+
+def test_a_scheduler_of_storm_is_read(tmp_path):
+    (tmp_path / "storm.json").write_text(scheduler_of_storm(tmp_path / "known.prism"))
+    (tmp_path / "model.prism").write_text(PRISM)
+    pmdp, _ = load(str(tmp_path / "model.prism"), {}, {}).objective('Pmax=? [F "won"]')
+    policy = read_policy(tmp_path / "storm.json", pmdp)
+    names = [pmdp.action_names[pmdp.action[row]] for row in policy.rows]
+    assert names[pmdp.initial_state] == "go"
+    with_memory = [{"s": 0, "m": 1, "c": []}]
+    (tmp_path / "memory.json").write_text(json.dumps(with_memory))
+    with pytest.raises(DataError, match="memory"):
+        read_policy(tmp_path / "memory.json", pmdp)
+
+
+def test_networks_become_tables(tmp_path):
+    sb3, gym = pytest.importorskip("stable_baselines3"), pytest.importorskip("gymnasium")
+    from rpl_agent.studies.baselines.sb3 import from_sb3
+
+    env = gym.make("FrozenLake-v1")
+    model = sb3.PPO("MlpPolicy", env, n_steps=32, batch_size=32, device="cpu", seed=0)
+    model.save(tmp_path / "ppo.zip")
+    policy = from_sb3(str(tmp_path / "ppo.zip"), env)
+    world = attach(env)
+    pmdp = world.pmdp
+    for seen in range(16):
+        state = world.reader.first(seen)
+        if pmdp.state_ptr[state + 1] - pmdp.state_ptr[state] == 4:
+            assert pmdp.action[policy.row(pmdp, state)] == int(model.predict(seen, deterministic=True)[0])
+    drawn = from_sb3(model, env, deterministic=False)
+    assert (np.add.reduceat(drawn.weights, pmdp.state_ptr[:-1]) == pytest.approx(1.0)) and not drawn.is_deterministic
+    (tmp_path / "other.zip").write_text("nothing")
+    with pytest.raises(DataError, match="not a file of Stable-Baselines3"):
+        from_sb3(tmp_path / "other.zip", env)
+
+
+def test_the_shell_takes_any_policy(world, tmp_path, capsys):
+    table = tmp_path / "uniform.csv"
+    Policy.uniform(world.pmdp).to_table(world.pmdp, table)
+    name = "rpl/Aircraft-20x10-v0"
+    assert main(["certify", name, "--episodes", "200", "--policy", str(table), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["lower"] <= found["value"] <= found["upper"] and found["gap"] < 1.0
+    assert main(["export", name, "--policy", str(table), "--policy-file", str(tmp_path / "out.json")]) == 0
+    assert read_policy(tmp_path / "out.json", world.pmdp).weights is not None
+    assert main(["certify", name, "--episodes", "9", "--policy", str(table), "--evaluate", "optimal"]) == 2
+    assert main(["certify", name, "--episodes", "9", "--policy", str(tmp_path / "none.csv")]) == 2
