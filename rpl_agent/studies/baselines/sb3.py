@@ -373,7 +373,7 @@ def from_sb3(
     ModelError
         The policy takes an action that is not enabled, or reaches a state whose observation is not known.
 
-    >>> import gymnasium, stable_baselines3
+    >>> import gymnasium, rpl_envs, stable_baselines3
     >>> env = gymnasium.make("FrozenLake-v1")
     >>> from_sb3(stable_baselines3.PPO("MlpPolicy", env, device="cpu"), env).is_deterministic
     True
