@@ -43,6 +43,9 @@ if TYPE_CHECKING:  # models and objectives
 if TYPE_CHECKING:  # certificates
     from rpl_agent.core.evidence.counts import Counts as Counts
     from rpl_agent.guarantee.certificate import Certificate as Certificate
+    from rpl_agent.guarantee.claims.improvement import Improvement as Improvement
+    from rpl_agent.guarantee.claims.improvement import LogReturns as LogReturns
+    from rpl_agent.guarantee.claims.improvement import improve as improve
     from rpl_agent.guarantee.pipeline import Config as Config
     from rpl_agent.guarantee.pipeline import certify as certify
 if TYPE_CHECKING:  # solving
@@ -53,6 +56,7 @@ if TYPE_CHECKING:  # solving
     from rpl_agent.core.solver import solve as solve
     from rpl_agent.core.solver import solve_at as solve_at
 if TYPE_CHECKING:  # files
+    from rpl_agent.agent.world.log_returns import log_returns as log_returns
     from rpl_agent.formats.logs import read_log as read_log
     from rpl_agent.formats.policies import read_policy as read_policy
     from rpl_agent.formats.prism import load as load_prism

@@ -19,7 +19,7 @@ WRONG, DEFECT, INTERRUPTED = 2, 1, 130
 
 
 def build_parser() -> options.Parser:
-    from rpl_agent.cli import certify, experiments, inspect, plan, training
+    from rpl_agent.cli import certify, experiments, improve, inspect, plan, training
 
     parser = options.Parser(
         prog="rpl",
@@ -28,7 +28,7 @@ def build_parser() -> options.Parser:
     )
     parser.add_argument("--version", action="version", version=f"rpl_agent {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (inspect, certify, plan, training, experiments):
+    for group in (inspect, certify, improve, plan, training, experiments):
         group.register(commands)
     return parser
 

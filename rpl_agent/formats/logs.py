@@ -108,6 +108,21 @@ def read_log(
     return Log(counts, rows, forbidden.count)
 
 
+def log_steps(pmdp: ParametricMDP, source: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """The transitions (n,) of a log in their order, and (n,) bool where an episode begins; no row may be forbidden."""
+    decoder, chain = _Decoder(pmdp), _Chain(pmdp)
+    steps, begins = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=bool)]
+    for block in open_log(source):
+        states, found, reasons = decoder.decode(block)
+        starts = chain.follow(block, states, found, reasons)
+        if reasons:
+            k = min(reasons)
+            raise DataError(f"{block.place(k)}: {reasons[k]}: returns of episodes need every row")
+        steps.append(found)
+        begins.append(starts)
+    return np.concatenate(steps), np.concatenate(begins)
+
+
 def _refuse_repetitions(source: str | Path, look: Callable[..., None], *rows: np.ndarray) -> None:
     try:
         look(*rows)

@@ -1,0 +1,80 @@
+"""`rpl improve`: is there a policy that is better than the one in use?"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from rpl_agent.cli.certify import add_data, read_data
+from rpl_agent.cli.common import add_method, add_policy, add_source, config_of, emit, load_source, policy_of
+from rpl_agent.cli.parser import output_file
+from rpl_agent.core.errors import ModelError
+
+if TYPE_CHECKING:
+    from rpl_agent.core.model import Policy
+
+
+def register(commands: Any) -> None:
+    improve = commands.add_parser(
+        "improve",
+        run=run_improve,
+        help="is a policy better than the one in use, certified from a log?",
+        description="Find a policy and certify how much better it is than the baseline, at one common parameter. No "
+        "propensities are needed: the log may come from any policy. Exit status 0 if an improvement is certified, 1 if "
+        "not.",
+    )
+    add_source(improve)
+    data = improve.add_argument_group("data")
+    add_data(data)
+    improve.add_argument(
+        "--baseline",
+        default="log",
+        metavar="FILE|log",
+        help="the policy in use, a file as for --policy; or log: unknown, then the mean of the log's own returns is "
+        "bounded without the model, with a fifth of delta (default log)",
+    )
+    improve.add_argument(
+        "--returns",
+        nargs=2,
+        type=float,
+        metavar=("LO", "HI"),
+        help="for an unknown baseline: what an episode returns at least and at most (default: from the model)",
+    )
+    add_policy(improve, "compare this policy with the baseline, instead of finding one")
+    add_method(improve)
+    improve.add_argument(
+        "--output",
+        type=output_file(".csv", ".json", ".strat"),
+        metavar="FILE",
+        help="write the policy: .csv, .json or .strat (PRISM)",
+    )
+
+
+def run_improve(arguments: argparse.Namespace) -> int:
+    from rpl_agent.agent.world.log_returns import log_returns
+    from rpl_agent.formats.export import write_policy
+    from rpl_agent.guarantee.claims.improvement import improve
+
+    source = load_source(arguments)
+    config = config_of(arguments)
+    policy = None if arguments.policy is None else policy_of(arguments.policy, source)
+    returns = None
+    baseline: Policy | str = "log"
+    if arguments.baseline != "log":
+        if arguments.returns is not None:
+            raise ModelError("--returns belongs to an unknown baseline (--baseline log)")
+        baseline = policy_of(arguments.baseline, source)
+    elif arguments.data is None:
+        raise ModelError("an unknown baseline is read from a log: give --data LOG, or --baseline FILE")
+    counts, quarantined = read_data(arguments, source)
+    if baseline == "log":
+        bounds = None if arguments.returns is None else tuple(arguments.returns)
+        fixed = arguments.fixed_length
+        returns = log_returns(source.pmdp, arguments.data, source.objective, bounds=bounds, fixed_length=fixed)
+    found = improve(source.pmdp, counts, source.objective, baseline, policy, config, returns=returns)
+    if arguments.output:
+        write_policy(arguments.output, source.pmdp, found.policy)
+    shown = {key: value for key, value in found.to_dict().items() if key not in ("policy", "baseline")}
+    shown |= {"baseline": arguments.baseline, "quarantined": quarantined}
+    emit(arguments, shown, "improvement", str(found))
+    return 0 if found.improves else 1

@@ -1,0 +1,119 @@
+"""The values of two policies, compared at one common parameter.
+
+Each value is bounded by an affine function that is proved over the region, the one from above and the other from below;
+`claims.difference_bound` takes the largest difference of the two functions over the region. Where they are far from
+the truth the region is cut into pieces, across the direction in which the difference changes most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.core.coupled.affine import AffineBound, AffineProof, Side
+from rpl_agent.core.coupled.bounds import WORK, find_bound, worst_of_pieces
+from rpl_agent.core.coupled.claims import difference_bound
+from rpl_agent.core.coupled.expansion import expansion_of
+from rpl_agent.core.model import Nature, Objective, Policy
+from rpl_agent.core.regions.base import Region
+from rpl_agent.core.regions.frame import Frame, frame_of
+from rpl_agent.core.regions.parameter_region import ParameterRegion
+from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.solver.problem import Problem
+
+#: the most products of derivatives over all transitions: a few tenths of a second
+PRODUCTS = 200_000_000
+#: cut the region into pieces if bounds of the whole one lose more than this share of the difference at the centre
+SPLIT = 0.02
+
+
+@dataclass(frozen=True)
+class ValueDifference:
+    """Bounds on V^one − V^other in the initial state, for every parameter of a region."""
+
+    lower: float  # −inf if nothing was proved
+    upper: float
+    center: float = np.nan  # the difference at the centre of the region: no bound
+    spread: float = np.nan  # by how much it falls from there to the least over the region, to first order: no bound
+
+
+class Comparison:
+    """Compares two policies for one objective, over regions of one model."""
+
+    def __init__(self, relaxation: Relaxation, region: Region, objective: Objective, one: Policy, other: Policy):
+        self.problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
+        self.region, self.one, self.other = region, one, other
+        self.directions = _directions(self.problem, region)
+
+    @property
+    def applies(self) -> bool:
+        """Whether affine functions can be made: the model is not too large, and its start not yet decided."""
+        pmdp, r = self.problem.pmdp, self.region.dimension
+        small = pmdp.num_transitions * r * r <= PRODUCTS
+        return self.directions is not None and small and not self.problem.task.decided[pmdp.initial_state]
+
+    def bounds(self, pieces: int) -> ValueDifference:
+        """Bounds over the whole region, from at most so many pieces of it a side."""
+        nothing = ValueDifference(-np.inf, np.inf)
+        frame = self._frame(self.region) if self.applies else None
+        if frame is None:
+            return nothing
+        first, second = (self._at_start(frame, policy) for policy in (self.one, self.other))
+        if first is None or second is None:
+            return nothing
+        center, slope = first[0] - second[0], first[1] - second[1]
+        ends = frame.least(self.region, np.stack([slope, -slope])) if slope.any() else np.zeros(2)
+        rounding = 2.0 * self.problem.task.rounding
+        found = []
+        for above, below, best in ((self.one, self.other, center - ends[1]), (self.other, self.one, -center - ends[0])):
+            most = self._most(self.region, frame, above, below)
+            if pieces > 1 and most - best > SPLIT * abs(center) and slope.any():
+                most = self._of_pieces(frame, slope, most, above, below, pieces)
+            found.append(float(np.nextafter(most + rounding, np.inf)))
+        return ValueDifference(-found[1], found[0], center, -float(ends[0]))
+
+    def _frame(self, region: Region) -> Frame | None:
+        return None if self.directions is None else frame_of(region, self.directions)
+
+    def _of_pieces(
+        self, frame: Frame, slope: np.ndarray, known: float, above: Policy, below: Policy, pieces: int
+    ) -> float:
+        direction = np.linalg.solve(frame.factor.T, slope) / frame.radius
+        count = min(pieces, WORK // self.problem.pmdp.num_transitions)
+
+        def attempt(piece: Region) -> float:
+            own = self._frame(piece)
+            return np.inf if own is None else self._most(piece, own, above, below)
+
+        return worst_of_pieces(self.region, frame, direction, known, attempt, count)
+
+    def _at_start(self, frame: Frame, policy: Policy) -> tuple[float, np.ndarray] | None:
+        """The value of a policy and its gradient in the initial state, at the centre of a frame."""
+        expansion = expansion_of(self.problem, frame, policy, policy)
+        if expansion is None:
+            return None
+        start = self.problem.pmdp.initial_state
+        slope = expansion.gradient[..., start, :].reshape(-1, frame.dimension)[-1]
+        return float(np.ravel(expansion.values[..., start])[-1]), slope
+
+    def _most(self, region: Region, frame: Frame, above: Policy, below: Policy) -> float:
+        """The most that one policy's value exceeds the other's by, over a region; inf if nothing was proved."""
+        upper = self._proved(region, frame, above, Side.UPPER)
+        lower = None if upper is None else self._proved(region, frame, below, Side.LOWER)
+        if upper is None or lower is None:
+            return np.inf
+        return difference_bound(region, upper, lower, self.problem.pmdp.initial_state)
+
+    def _proved(self, region: Region, frame: Frame, policy: Policy, side: Side) -> AffineBound | None:
+        expansion = expansion_of(self.problem, frame, policy, policy)
+        bound = None if expansion is None else find_bound(self.problem, expansion, side, False)
+        return None if bound is None or AffineProof(self.problem, region).issues(bound) else bound
+
+
+def _directions(problem: Problem, region: Region) -> np.ndarray | None:
+    """(F, r) in which the model's expressions vary, in the coordinates of the region; None if there are too many."""
+    if isinstance(region, ParameterRegion):
+        return np.linalg.solve(region.frame.factor.T, region.forms.slope.T).T
+    directions = problem.pmdp.table.reduction.weights
+    return directions if isinstance(directions, np.ndarray) else None

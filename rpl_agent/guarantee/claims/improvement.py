@@ -1,0 +1,328 @@
+"""`improve`: is there a policy that is better than the one in use, and by how much at least?
+
+For a given baseline β both values are bounded over one confidence region, at a common parameter (`coupled.difference`),
+or each at its own worst parameter, whichever proves more. The policy is chosen from the data, after the region, so all
+bounds hold on one event and the choice costs nothing. No propensities are needed: the log may come from any policy, or
+from several, because its transitions alone say what the parameters are.
+
+An unknown baseline ("log") is the policy that made the log: the mean of the log's own returns is bounded without the
+model, by a confidence sequence that gets a share of δ. That needs complete episodes of one policy.
+
+There are no bets on the value: they would have to be placed along the gradient of the improvement before the data
+that choose the policy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.core.coupled.attribution import episodes_seen
+from rpl_agent.core.coupled.difference import Comparison, ValueDifference
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
+from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.schema import jsonable
+from rpl_agent.core.solver.problem import require_end
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.claims.candidates import candidates, same_policy
+from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
+from rpl_agent.guarantee.pipeline import Config, Uncertainty, certify_uncertainty, uncertainty_from
+
+FORMAT = "rpl-improvement/1"
+#: Widths, as shares of the range of returns, that the bounds on a log's mean are planned for: the number of episodes
+#: may have been decided by the data, so it must not be planned with.
+WIDTHS = (0.25, 0.06, 0.015)
+#: If less than this share of the estimate is certified, so many times the pieces of the region are tried.
+ENOUGH, MORE_PIECES = 0.5, 4
+#: How the improvement was bounded.
+COMMON, APART, RETURNS = "a common parameter", "two certificates", "the returns of the log"
+#: The checker's word on this claim.
+NOT_COVERED = "rpl_agent/guarantee/checker.py does not cover improvements yet: computed, not proved by the checker"
+
+
+@dataclass(frozen=True, eq=False)
+class LogReturns:
+    """Returns of the episodes of a log, each between two numbers that differ if the episode was cut.
+
+    >>> import numpy as np
+    >>> wins = 1.0 * (np.arange(1000) % 2)
+    >>> low, high = LogReturns(wins, wins, (0.0, 1.0)).mean(0.05)
+    >>> 0.4 < low < 0.5 < high < 0.6
+    True
+    """
+
+    least: np.ndarray  # (n,)
+    most: np.ndarray  # (n,)
+    bounds: tuple[float, float]  # between which every return lies, whatever happens
+    fixed_length: bool = False  # whether the number of episodes was fixed before the data
+
+    def mean(self, delta: float) -> tuple[float, float]:
+        """Bounds on the mean return, with probability ≥ 1 − delta."""
+        low, high = self.bounds
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise DataError(
+                "an unknown baseline needs bounded returns, but plays of the model can earn without bound: "
+                "give returns=(LO, HI), a discount, or a horizon"
+            )
+        ends = []
+        plans = [None] if self.fixed_length else [share * (high - low) for share in WIDTHS]
+        for width in plans:
+            lower = mean_interval(self.least, low, high, delta / len(plans), width)[0]
+            upper = mean_interval(self.most, low, high, delta / len(plans), width)[1]
+            ends.append((lower, upper))
+        return max(lower for lower, _ in ends), min(upper for _, upper in ends)
+
+
+@dataclass(frozen=True, eq=False)
+class Improvement:
+    """With probability ≥ 1 − delta over the data, all at once:
+
+    the policy is better than the baseline by at least ``lower`` and at most ``upper``; its value lies in ``value``,
+    that of the baseline in ``baseline_value``. Better means larger when maximising and smaller when minimising.
+
+    >>> import rpl_envs
+    >>> world = rpl_envs.benchmark("Betting-25")
+    >>> found = improve(world.pmdp, Counts(world.pmdp), world.objective, Policy.uniform(world.pmdp))  # without data
+    >>> found.improves, found.episodes
+    (False, 0)
+    """
+
+    objective: Objective
+    policy: Policy
+    baseline: Policy | None  # None: whoever made the log
+    lower: float
+    upper: float
+    value: tuple[float, float]
+    baseline_value: tuple[float, float]
+    delta: float
+    chosen: str  # which candidate the policy is
+    method: str  # how the improvement was bounded
+    estimate: float  # of the improvement, at the point estimate; not a guarantee
+    samples: int
+    episodes: int
+    more_episodes: int | None = None  # estimate: further episodes until an improvement is proved; None if never
+    model: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def improves(self) -> bool:
+        """Whether the policy is certified to be better than the baseline."""
+        return self.lower > 0.0
+
+    @property
+    def sentence(self) -> str:
+        if self.improves:
+            return f"the policy is better than the baseline by at least {self.lower:.6g}"
+        if self.upper < 0.0:
+            return f"the policy is worse than the baseline by at least {-self.upper:.6g}"
+        return f"no improvement is certified yet: the policy gains at least {self.lower:.6g}"
+
+    @property
+    def outlook(self) -> str:
+        """What more data would do, as an estimate."""
+        if self.improves:
+            return ""
+        if self.more_episodes is None:
+            return "estimate: the data so far show no improvement to be certified"
+        return f"estimate: about {self.more_episodes:,} more episodes certify one"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; infinities as the strings "inf" and "-inf"."""
+        shown = jsonable(self)
+        extra = {"improves": self.improves, "sentence": self.sentence, "proved": False, "checker": NOT_COVERED}
+        return {"format": FORMAT, **shown, **extra}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def __str__(self) -> str:
+        (low, high), (first, last) = self.value, self.baseline_value
+        known = "its policy is given" if self.baseline is not None else "unknown: from the returns of the log"
+        lines = [
+            f"{self.objective.describe()}  on {self.model}",
+            f"  with probability ≥ {1 - self.delta:g}: {self.sentence}",
+            f"  improvement in [{self.lower:.6g}, {self.upper:.6g}], by {self.method}; estimate {self.estimate:.6g}",
+            f"  policy ({self.chosen}): value in [{low:.6g}, {high:.6g}]",
+            f"  baseline ({known}): value in [{first:.6g}, {last:.6g}]",
+            f"  from {self.samples:,} transitions, {self.episodes:,} episodes; no propensities, no bets",
+        ]
+        lines += [f"  {self.outlook}"] if self.outlook else []
+        return "\n".join([*lines, *(f"  NOTE: {note}" for note in (*self.notes, NOT_COVERED))])
+
+
+@one_blas_thread
+def improve(
+    pmdp: ParametricMDP,
+    counts: Counts,
+    objective: Objective | str,
+    baseline: Policy | str,
+    policy: Policy | None = None,
+    config: Config | None = None,
+    *,
+    returns: LogReturns | None = None,
+    **settings: Any,
+) -> Improvement:
+    """A policy and how much better it is than a baseline.
+
+    Parameters
+    ----------
+    baseline : the policy in use; or "log", the unknown policy that made the log with these ``returns``
+    policy : the policy to compare; by default the one with the largest certified improvement among several
+    returns : of the log, for an unknown baseline (`rpl_agent.log_returns`)
+    settings : fields of ``config``, for example delta
+
+    >>> toss = lambda s: {"safe": {1: "0.5", 2: "0.5"}, "bold": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
+    >>> model = build(0, toss, domain=["p"], labels={"won": lambda s: s == 1})
+    >>> counts = Counts(model)
+    >>> for k in range(400):  # bold wins nine times of ten
+    ...     counts.add(0, 0, 1 if k % 10 else 2)
+    >>> found = improve(model, counts, "maximise probability of won", Policy.from_table(model, [(0, "safe", 1)]))
+    >>> found.improves, 0.2 < found.lower < 0.4
+    (True, True)
+    """
+    config = replace(config or Config(), **{**settings, "bets": False})
+    objective = Objective.parse(objective) if isinstance(objective, str) else objective
+    require_end(pmdp, objective.resolve(pmdp))
+    given, model_delta, log_delta = _baseline(pmdp, baseline, returns, config.delta)
+    for known in (given, policy):
+        if known is not None:
+            known.check(pmdp)
+    inner = replace(config, delta=model_delta)
+    found = uncertainty_from(pmdp, counts, inner, objective)
+    comparing = _Comparing(pmdp, counts, objective, inner, found, given)
+    if given is None:
+        assert returns is not None
+        comparing.baseline_value = returns.mean(log_delta)
+    if policy is not None:
+        asked = {"the given one": policy}
+    else:
+        asked = dict(candidates(pmdp, counts, objective, inner, found, given))
+    best = comparing.refined(max(comparing.all_of(asked), key=lambda one: (one.lower, one.estimate)))
+    notes = tuple(note for note in (found.fallback,) if note)
+    return replace(best, delta=config.delta, notes=notes)
+
+
+def _baseline(
+    pmdp: ParametricMDP, baseline: Policy | str, returns: LogReturns | None, delta: float
+) -> tuple[Policy | None, float, float]:
+    """(the baseline's policy or None, δ of the model, δ of the log's returns)."""
+    if isinstance(baseline, Policy):
+        return baseline, delta, 0.0
+    if baseline != "log":
+        raise ModelError(f'the baseline {baseline!r} is neither a Policy nor "log"')
+    if returns is None:
+        raise ModelError('baseline="log" needs the returns of the log: returns=log_returns(pmdp, LOG, objective)')
+    if not len(returns.least):
+        raise DataError("the log has no episode from its beginning on: an unknown baseline needs some")
+    return None, *split_paths(delta, POLICY_SHARE)
+
+
+@dataclass
+class _Comparing:
+    """Compares candidates with one baseline, over one region."""
+
+    pmdp: ParametricMDP
+    counts: Counts
+    objective: Objective
+    config: Config
+    found: Uncertainty
+    baseline: Policy | None
+    baseline_value: tuple[float, float] | None = None
+
+    def all_of(self, policies: dict[str, Policy]) -> Iterator[Improvement]:
+        if self.baseline is not None:
+            own = self._certified(self.baseline)
+            self.baseline_value, self._estimate = (own.lower, own.upper), own.estimate
+        else:
+            assert self.baseline_value is not None
+            self._estimate = sum(self.baseline_value) / 2.0
+        for name, policy in policies.items():
+            yield self._one(name, policy)
+
+    def refined(self, best: Improvement) -> Improvement:
+        """The improvement once more, from more pieces of the region, where these may prove much more."""
+        if best.method != COMMON or best.lower > ENOUGH * best.estimate or best.estimate <= 0.0:
+            return best
+        self.config = replace(self.config, pieces=MORE_PIECES * self.config.pieces)
+        again = self._one(best.chosen, best.policy)
+        return again if again.lower > best.lower else best
+
+    def _certified(self, policy: Policy) -> Certificate:
+        return certify_uncertainty(self.pmdp, self.counts, self.found, self.objective, self.config, policy=policy)
+
+    def _one(self, name: str, policy: Policy) -> Improvement:
+        assert self.baseline_value is not None
+        own = self._certified(policy)
+        low, high = own.lower, own.upper
+        first, last = self.baseline_value
+        sign = 1.0 if self.objective.sense is Sense.MAX else -1.0
+        apart = (_below(low, last), -_below(-high, -first)) if sign > 0 else (_below(first, high), -_below(-last, -low))
+        common = self._common(policy)
+        together = (common.lower, common.upper) if sign > 0 else (-common.upper, -common.lower)
+        lower, upper = max(apart[0], together[0]), min(apart[1], together[1])
+        method = COMMON if together[0] > apart[0] else APART if self.baseline is not None else RETURNS
+        gain = sign * (own.estimate - self._estimate)
+        episodes = episodes_seen(self.pmdp, self.counts)
+        widths = (common.spread, sign * common.center) if method == COMMON else (math.nan, gain)
+        return Improvement(
+            objective=self.objective,
+            policy=policy,
+            baseline=self.baseline,
+            lower=lower,
+            upper=upper,
+            value=(low, high),
+            baseline_value=self.baseline_value,
+            delta=self.config.delta,
+            chosen=name,
+            method=method,
+            estimate=gain,
+            samples=self.counts.total,
+            episodes=episodes,
+            more_episodes=more_episodes(episodes, lower, *widths),
+            model=self.pmdp.name,
+        )
+
+    def _common(self, policy: Policy) -> ValueDifference:
+        """Bounds on V^π − V^β at a common parameter; infinite where the set has no region."""
+        found, name = self.found, self.objective.reward_name
+        is_known = name is None or self.pmdp.rewards[name].is_known
+        one_region = self.config.relaxation == "coupled" and found.region is not None and found.fallback is None
+        if self.baseline is None or not (one_region and is_known):
+            return ValueDifference(-math.inf, math.inf)
+        if same_policy(policy, self.baseline):
+            return ValueDifference(0.0, 0.0, 0.0, 0.0)
+        assert found.region is not None
+        comparison = Comparison(found.relaxation, found.region, self.objective, policy, self.baseline)
+        return comparison.bounds(self.config.pieces)
+
+
+def _below(first: float, second: float) -> float:
+    """first − second, rounded down; −inf where it is not a number."""
+    found = first - second
+    return -math.inf if math.isnan(found) else math.nextafter(found, -math.inf)
+
+
+def more_episodes(episodes: int, lower: float, spread: float, gain: float) -> int | None:
+    """Further episodes until the lower bound on a gain is positive, an estimate; 0 if it is, None if it never will be.
+
+    The bound falls short of the gain by a part that shrinks with the square root of the data (``spread``, all of it if
+    that is not known) and by one of second order, which shrinks with the data.
+    """
+    if lower > 0.0:
+        return 0
+    short = gain - lower
+    if not (gain > 0.0 and math.isfinite(short)) or not episodes:
+        return None
+    first = min(max(spread, 0.0), short) if math.isfinite(spread) else short
+    second = short - first
+    root = math.sqrt(first * first + 4.0 * second * gain)
+    share = (2.0 * gain) / (first + root)  # of second x² + first x = gain, without cancellation
+    return max(1, math.ceil((episodes / share**2 - episodes) * (1.0 - 1e-9)))
