@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the agent
     from rpl_agent.agent.world.check import sketch as sketch
 if TYPE_CHECKING:  # models and objectives
     from rpl_agent.core.model import Domain as Domain
+    from rpl_agent.core.model import Limit as Limit
     from rpl_agent.core.model import Nature as Nature
     from rpl_agent.core.model import Objective as Objective
     from rpl_agent.core.model import ParametricMDP as ParametricMDP
@@ -46,8 +47,8 @@ if TYPE_CHECKING:  # certificates
     from rpl_agent.guarantee.claims.improvement import Improvement as Improvement
     from rpl_agent.guarantee.claims.improvement import LogReturns as LogReturns
     from rpl_agent.guarantee.claims.improvement import improve as improve
+    from rpl_agent.guarantee.claims.limits import certify as certify
     from rpl_agent.guarantee.pipeline import Config as Config
-    from rpl_agent.guarantee.pipeline import certify as certify
 if TYPE_CHECKING:  # solving
     from rpl_agent.core.coupled.region import RegionSolution as RegionSolution
     from rpl_agent.core.coupled.region import solve_region as solve_region

@@ -30,10 +30,11 @@ from rpl_agent.core.coupled.regret import Regret
 from rpl_agent.core.errors import PrecisionWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger, refuting_log_e_value
-from rpl_agent.core.model import Objective, ParametricMDP, Policy
+from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.schema import Positive, Whole
 from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.claims.limits import certify_within
 from rpl_agent.guarantee.likelihood.bets.slabs import bets_apply
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
 from rpl_agent.guarantee.pipeline import (
@@ -122,8 +123,13 @@ class Planner(Memory):
         return bool(np.linalg.eigvalsh(matrix)[0] < 0.0)
 
     @interruptible
-    def certify(self, counts: Counts, reward_error: float = 0.0) -> Certificate:
-        """The robust policy and its certificate for all data so far."""
+    def certify(self, counts: Counts, reward_error: float = 0.0, subject_to: tuple[Limit, ...] = ()) -> Certificate:
+        """The robust policy and its certificate for all data so far; within limits, if any, and then without bets."""
+        if subject_to:
+            self.uncertainty = self._uncertainty(counts, None)
+            with self._each_warning_once():
+                goal = self.objective.subject_to(*subject_to)
+                return certify_within(self.pmdp, counts, self.uncertainty, goal, self.config, reward_error=reward_error)
         self.uncertainty = self._uncertainty(counts, None, self.objective)
         with self._each_warning_once():
             certificate = certify_uncertainty(

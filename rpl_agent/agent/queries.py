@@ -84,6 +84,7 @@ class Acting:
 
         ``state`` counts the steps of each episode; it matters for finite horizons (see `as_policy`). In optimistic
         mode ``deterministic=False`` draws from the sampling policy. The model itself provides ``action_masks``.
+        A certified policy that is randomised (limits may need that) is always drawn from: its mode is another policy.
         """
         single = not _is_batch(self, observation)
         observations = [observation] if single else _split(observation)
@@ -95,6 +96,7 @@ class Acting:
             steps[np.atleast_1d(np.asarray(episode_start, dtype=bool))] = 0
         if self.mode == "optimistic" and not deterministic and policy.is_deterministic:
             policy, rng = policy.at(0).mixed(pmdp, self.weight), self.acting_rng
+        rng = rng if policy.is_deterministic else self.acting_rng
         before = None if state is None else state[1:]
         states = [_state(self, item, int(k), before, i) for i, (item, k) in enumerate(zip(observations, steps))]
         rows = [policy.row(pmdp, s, rng, pmdp.solver_step(int(k))) for s, k in zip(states, steps)]

@@ -10,6 +10,7 @@ import difflib
 import inspect
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,7 @@ from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach, make_e
 from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
 from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.model import Objective, ParametricMDP, Policy
+from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.pipeline import Config, timed
 
@@ -63,6 +64,8 @@ class RPLAgent(Queries):
         environment provides model and objective itself.
     horizon : count only this many steps of a play; ``"env"`` takes the environment's time limit.
     end : the state that ``terminated`` means, if the last observation is not a state of its own (optimal stopping).
+    subject_to : limits that the certified policy has to keep, such as "probability of fallen <= 0.05". Exploration
+        does not keep them.
     action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, if names, numbers and
         order do not determine it (see `rpl_agent.agent.world.attach`).
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
@@ -84,6 +87,7 @@ class RPLAgent(Queries):
         config: Config | None = None,
         pmdp: ParametricMDP | None = None,
         objective: Objective | str | None = None,
+        subject_to: Sequence[Limit | str] = (),
         observation_to_state: StateOf | None = None,
         schedule: Schedule | None = None,
         weight: float = 0.9,
@@ -125,6 +129,9 @@ class RPLAgent(Queries):
         self._mode = "robust"
         self._logger: Logger = Logger()
         goal = Objective.parse(objective) if isinstance(objective, str) else objective
+        own = () if goal is None else goal.limits
+        self.session.subject_to = own + tuple(Limit.parse(a) if isinstance(a, str) else a for a in subject_to)
+        goal = None if goal is None else goal.free
         self._given = (pmdp, goal)  # given by the user; otherwise the environment's own
         self._source: Stream | None = None
         if env is not None:

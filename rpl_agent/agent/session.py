@@ -19,7 +19,7 @@ from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.core.coupled.regret import difference_above, same_policy
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.schema import Natural, Whole
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import CONTRADICTION, REPEATED, WAYS
@@ -50,6 +50,7 @@ class SessionRecord:
     sampling: Policy | None = None  # the policy that draws episodes
     informative: Policy | None = None  # the policy of episodes for the certificate, if any
     limits: Limits | None = None  # when the next update is due
+    subject_to: tuple[Limit, ...] = ()  # what the certified policy has to keep
 
 
 class Session(SessionRecord):
@@ -152,10 +153,10 @@ class Session(SessionRecord):
         """The robust policy and its certificate; for sets that hold at all times, the best of the run so far."""
         counts, error = self.experience.counts, self.experience.reward_error
         self.look_for_repetitions()
-        momentary = self.planner.certify(counts, error)
+        momentary = self.planner.certify(counts, error, self.subject_to)
         if self.certificate is not None and contradict(self.certificate, momentary):
             self.planner.refute(CONTRADICTION)
-            momentary = self.planner.certify(counts, error)
+            momentary = self.planner.certify(counts, error, self.subject_to)
         found = best_so_far(self.certificate, momentary)
         if not same_policy(found.policy, momentary.policy):  # an earlier one, about which the new data say more
             regret = self.planner.regret_of(found, error)
@@ -261,6 +262,8 @@ def contradict(previous: Certificate, momentary: Certificate) -> bool:
 
 def _same_event(previous: Certificate, momentary: Certificate) -> bool:
     if not (previous.anytime and momentary.anytime) or previous.evaluated or momentary.evaluated:
+        return False
+    if previous.limits or momentary.limits:  # one policy has to keep all of them, with the bounds of one time
         return False
     same = all(getattr(previous, name) == getattr(momentary, name) for name in EVENT)
     return same and (previous.fallback is None) == (momentary.fallback is None)

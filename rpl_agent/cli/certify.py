@@ -76,6 +76,13 @@ def register(commands: Any) -> None:
         choices=("optimal",),
         help="bound the policy that is optimal at the true parameters, instead of synthesising one",
     )
+    certify.add_argument(
+        "--subject-to",
+        nargs="+",
+        default=(),
+        metavar="LIMIT",
+        help="limits that the policy has to keep, e.g. 'probability of fallen <= 0.05'",
+    )
     add_policy(certify, "bound the value of this policy, instead of synthesising one")
     certify.add_argument(
         "--output", type=output_file(".json"), metavar="FILE.json", help="write the whole certificate, policy included"
@@ -166,7 +173,8 @@ def simulate_counts(source: ModelSource, episodes: int, seed: int) -> Counts:
 
 def run_certify(arguments: argparse.Namespace) -> int:
     from rpl_agent.core.solver import solve_at
-    from rpl_agent.guarantee.pipeline import certify, true_value
+    from rpl_agent.guarantee.claims.limits import certify
+    from rpl_agent.guarantee.pipeline import true_value
 
     if arguments.verify:
         return run_verify(arguments)
@@ -187,13 +195,15 @@ def run_certify(arguments: argparse.Namespace) -> int:
     if arguments.evaluate == "optimal":
         theta = source.require_theta("--evaluate optimal")
         policy = solve_at(source.pmdp, theta, source.objective, precision=config.precision).policy
-    certificate = certify(source.pmdp, counts, source.objective, config, policy=policy)
+    limits = arguments.subject_to
+    certificate = certify(source.pmdp, counts, source.objective, config, policy=policy, subject_to=limits)
     if arguments.output:
         certificate = _write(arguments, source, counts, certificate)
     result = {
         "model": source.name,
-        "objective": source.objective.describe(),
+        "objective": certificate.objective.describe(),
         **{name: getattr(certificate, name) for name in PRINTED},
+        "limits": certificate.limits,
         "quarantined": quarantined,
     }
     if source.theta is not None:

@@ -127,6 +127,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
                 "count only this many steps of a play; env: as many as its time limit",
                 {"type": _horizon, "metavar": "STEPS"},
             ),
+            "subject_to": (
+                "limits that the certified policy has to keep, e.g. 'probability of fallen <= 0.05'",
+                {"nargs": "+", "metavar": "LIMIT"},
+            ),
             "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),
             "stop_when_regret": (
                 "end early once no policy is better by more than EPS, a number or a share of the value like 1%%",

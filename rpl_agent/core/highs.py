@@ -60,3 +60,25 @@ def minimiser(c: np.ndarray, A: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     solver.changeColsCost(n, np.arange(n, dtype=np.int32), np.asarray(c, dtype=float))
     solver.run()
     return np.array(solver.getSolution().col_value) if is_optimal(solver) else None
+
+
+def linear_program(
+    c: np.ndarray, A: tuple[np.ndarray, np.ndarray, np.ndarray], lower: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """(x (n,), multipliers of the rows (m,)) of min c·x over {x ≥ 0, lower ≤ A x ≤ upper}; None unless optimal."""
+    import highspy
+
+    n = len(c)
+    solver = new_solver(A, upper, np.zeros(n), np.full(n, np.inf), 60.0)
+    solver.setOptionValue("presolve", "on")
+    solver.changeColsCost(n, np.arange(n, dtype=np.int32), np.asarray(c, dtype=float))
+    for row in np.flatnonzero(np.isfinite(lower)).tolist():
+        solver.changeRowBounds(row, float(lower[row]), float(upper[row]))
+    solver.run()
+    if (
+        not is_optimal(solver)
+        or solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible
+    ):
+        return None
+    found = solver.getSolution()
+    return np.array(found.col_value), np.array(found.row_dual)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rpl_agent.core.errors import DataError
-from rpl_agent.core.model import Objective, Policy, Sense
+from rpl_agent.core.model import Limit, Objective, Policy, Sense
 from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read, read_json
 
 FORMAT = "rpl-certificate/1"
@@ -21,6 +21,36 @@ FORMAT = "rpl-certificate/1"
 ROUNDING = 1e-12
 #: stages of `timings` that come after the confidence set
 SOLVING = ("solve", "coupled", "regret")
+
+
+@dataclass(frozen=True)
+class LimitClaim:
+    """What is certified about a limit: the policy's value lies in [lower, upper], every policy's is at least ``best``.
+
+    (At most ``best`` for a limit from below.)
+    """
+
+    limit: Limit
+    lower: float
+    upper: float
+    kept: bool | None  # by the policy; None if that is open
+    possible: bool  # False: no policy keeps it, whatever the parameters of the region
+    best: float
+    more_episodes: int | None = None  # estimate: further episodes until some policy is certified to keep it
+
+    @property
+    def sentence(self) -> str:
+        text, bound = self.limit.describe(), self.upper if self.limit.upward else self.lower
+        word = "at most" if self.limit.upward else "at least"
+        if not self.possible:
+            other = "at least" if self.limit.upward else "at most"
+            return f"no policy keeps {text}: every one has {other} {self.best:.6g}"
+        if self.kept:
+            return f"the policy keeps {text}: {word} {bound:.6g}"
+        if self.kept is None:
+            more = "" if self.more_episodes is None else f"; about {self.more_episodes:,} more episodes (estimate)"
+            return f"the policy is not certified to keep {text} yet: {word} {bound:.6g}{more}"
+        return f"the policy breaks {text}: its value is in [{self.lower:.6g}, {self.upper:.6g}]"
 
 
 @dataclass(frozen=True)
@@ -77,6 +107,12 @@ class Certificate:
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
     unproved_lower: float = math.nan  # computed, but better than proved; nan if equal
     unproved_upper: float = math.nan
+    limits: tuple[LimitClaim, ...] = ()  # of the objective, each with its bounds; `lower` and `upper` are within them
+
+    @property
+    def keeps_limits(self) -> bool:
+        """Whether the policy is certified to keep every limit of the objective."""
+        return all(claim.kept is True for claim in self.limits)
 
     @property
     def gap(self) -> float:
@@ -96,6 +132,8 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """What holds with probability ≥ 1 − δ, as a sentence."""
+        if self.limits:
+            return self._limited_sentence
         close = f" and is {self.distance}" if self.regret < self.gap or self.optimal else ""
         if self.objective.sense is Sense.MAX:
             own, best = f"achieves at least {self.lower:.6g}", f"achieves more than {self.upper:.6g}"
@@ -107,6 +145,15 @@ class Certificate:
     def distance(self) -> str:
         """How far the policy is from the best one, in words."""
         return "proved optimal" if self.optimal else f"within {self.regret:.4g} of the best possible"
+
+    @property
+    def _limited_sentence(self) -> str:
+        maximising = self.objective.sense is Sense.MAX
+        far, own = (self.upper, self.lower) if maximising else (self.lower, self.upper)
+        verb, than = ("achieves at least", "achieves more") if maximising else ("costs at most", "costs less")
+        words = [claim.sentence for claim in self.limits]
+        words.append(f"it {verb} {own:.6g}; no policy that keeps every limit {than} than {far:.6g}")
+        return "; ".join(words)
 
     @property
     def explanation(self) -> str:
@@ -130,7 +177,10 @@ class Certificate:
         order = table if self.basis == "table" else None
         endless = "no lower bound: at some parameters that the data do not exclude, plays may never end"
         endless = endless if self.computed[0] == -math.inf else ""
-        found = (self.fallback, *self.assumptions, self.edge, order, endless, rewards, self.truncation, unchecked)
+        limits = "rpl_agent/guarantee/checker.py does not cover limits yet: computed, not proved by the checker"
+        limited = limits if self.limits else None
+        noted = (self.fallback, *self.assumptions, self.edge, order, endless, rewards, self.truncation)
+        found = (*noted, unchecked, limited)
         return [note for note in found if note]
 
     @property
@@ -168,12 +218,16 @@ class Certificate:
         subject = (
             "this policy's value lies in" if self.evaluated else "the policy is certified; value and optimum lie in"
         )
+        if self.limits and not self.evaluated:
+            subject = "the policy's value, and the best within the limits, lie in"
         lines = [
             f"{self.objective.describe()}  on {self.model}",
             f"  with probability ≥ {1 - self.delta:g}: {subject} [{self.lower:.6g}, {self.upper:.6g}]"
             f"  (gap {self.gap:.4g})",
         ]
-        if not self.evaluated:
+        if self.limits:
+            lines += [f"  {part}" for part in self.sentence.split("; ")]
+        elif not self.evaluated:
             lines.append(f"  {self.sentence}")
         elif math.isfinite(self.regret):
             lines.append(f"  this policy is {self.distance}")

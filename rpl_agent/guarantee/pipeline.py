@@ -198,7 +198,8 @@ def _tied(data: ConfidenceData) -> Relaxation | None:
         return tied(data.pmdp, lower, upper) if rows_feasible(data.pmdp, lower, upper) else None
 
 
-def _rectangular(region: Region, pmdp: ParametricMDP) -> Relaxation:
+def rectangular_set(region: Region, pmdp: ParametricMDP) -> Relaxation:
+    """What nature may do in each row of a model, for a region of its parameters."""
     found = Rectangular(pmdp, region)
     # Rows of three or more successors over a joint block of a product have no compiled form: each is a query.
     hull = isinstance(region, Product) and found.compiled() is None and not _queries_pay(pmdp)
@@ -230,8 +231,8 @@ RELAXERS: dict[str, Callable[[ConfidenceData], Relaxation | None]] = {
     "tied": _tied,
     "parameter": partial(_of_region, parameter_wise),
     "expression": partial(_of_region, expression_wise),
-    "rectangular": partial(_of_region, _rectangular),
-    "coupled": partial(_of_region, _rectangular),  # and then better bounds for one common parameter, if any
+    "rectangular": partial(_of_region, rectangular_set),
+    "coupled": partial(_of_region, rectangular_set),  # and then better bounds for one common parameter, if any
 }
 RELAXATIONS = tuple(RELAXERS)
 

@@ -99,6 +99,7 @@ class Objective:
     discount: float = 1.0
     horizon: int | None = None
     unreached: Unreached | None = None
+    limits: tuple[Limit, ...] = ()  # that a policy has to keep; only `certify` and the agent know what to do with them
 
     def __post_init__(self) -> None:
         if not 0.0 < self.discount <= 1.0:
@@ -129,9 +130,22 @@ class Objective:
         minimise cost until done
         maximise money within 25 steps
         maximise discounted gain until end within 50 steps, gamma 0.9
+        minimise steps until done subject to probability of fallen <= 0.05
         """
-        form, fields = _read_words(text)
-        return getattr(cls, form)(**fields | {"sense": Sense(fields["sense"])})
+        goal, _, limits = _SUBJECT.sub("\0", text, count=1).partition("\0")
+        form, fields = _read_words(goal)
+        found: Objective = getattr(cls, form)(**fields | {"sense": Sense(fields["sense"])})
+        return found.subject_to(*_AND.split(limits)) if limits.strip() else found
+
+    def subject_to(self, *limits: Limit | str) -> Objective:
+        """The same objective for policies that keep these limits as well."""
+        read = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits)
+        return replace(self, limits=self.limits + read)
+
+    @property
+    def free(self) -> Objective:
+        """The same objective without its limits."""
+        return replace(self, limits=()) if self.limits else self
 
     @classmethod
     def reach(
@@ -211,6 +225,8 @@ class Objective:
         PRISM's notation where it has one; `F<=k "label"` of a reward (until the label, in at most k steps) and
         `discount` are ours.
         """
+        if self.limits:
+            return f"multi({', '.join([self.free.describe(), *(limit.describe() for limit in self.limits)])})"
         bound = f"<={self.horizon}" if self.horizon is not None else ""
         target = None if self.target is None else _quoted(self.target)
         if self.kind is Kind.REACH:
@@ -248,6 +264,8 @@ class Objective:
 
     def resolve(self, pmdp: ParametricMDP) -> Task:
         """The objective as arrays over a model, known from then on; raises errors before any iteration."""
+        if self.limits:  # an answer without them would be one to another question
+            raise ModelError(f"{self.describe()} has limits: use rpl_agent.certify, RPLAgent or rpl certify")
         if self.target is not None and not self._mask(pmdp, self.target, "target").any():
             # so the value is 0, or infinite if the target must be reached: often a misspelt formula
             warnings.warn(f"the target label {self.target!r} holds in no state", RPLWarning, stacklevel=2)
@@ -350,6 +368,49 @@ class Objective:
         return pmdp.labels[label]
 
 
+@dataclass(frozen=True)
+class Limit:
+    """A number that a value must not exceed (of an objective that minimises) or not fall below (that maximises).
+
+    >>> Limit.parse("probability of fallen <= 0.05").describe()
+    'P<=0.05 [ F "fallen" ]'
+    """
+
+    objective: Objective
+    threshold: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.threshold):
+            raise ModelError(f"the limit {self.threshold} on {self.objective.describe()} is not a number")
+        if self.objective.limits:
+            raise ModelError("a limit has no limits of its own")
+
+    @classmethod
+    def parse(cls, text: str) -> Limit:
+        """Parse ``probability of fallen <= 0.05`` or ``fuel until done >= 3``, with the words of `Objective.parse`."""
+        found = _LIMIT.fullmatch(" ".join(text.strip().rstrip(".").split()))
+        if found is None:
+            raise ModelError(f"the limit {text!r} is not understood; write, for example, probability of LABEL <= 0.05")
+        sense = "minimise" if found["sign"].lower() in ("<=", "≤", "at most") else "maximise"
+        return cls(Objective.parse(f"{sense} {found['what']}"), float(found["number"]))
+
+    @property
+    def upward(self) -> bool:
+        """Whether values must not exceed the threshold."""
+        return self.objective.sense is Sense.MIN
+
+    def describe(self) -> str:
+        """The limit in PRISM's notation."""
+        sign = "<=" if self.upward else ">="
+        return self.objective.describe().replace(f"{self.objective.sense.value}=?", f"{sign}{self.threshold:g}", 1)
+
+    def kept_by(self, lower: float, upper: float) -> bool | None:
+        """Whether every value between two bounds keeps the limit; None if that is open."""
+        inside = upper <= self.threshold if self.upward else lower >= self.threshold
+        outside = lower > self.threshold if self.upward else upper < self.threshold
+        return True if inside else False if outside else None
+
+
 @cached_fact
 def tasks(_: ParametricMDP) -> dict[Objective, Task]:
     """Objectives that were resolved against a model."""
@@ -375,10 +436,15 @@ _REWARD = re.compile(
     rf"{_HORIZON}(?:,?\s+(?:with\s+)?(?:gamma|discount)\s*=?\s*(?P<gamma>[\d.]+))?",
     re.I,
 )
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_LIMIT = re.compile(rf"(?:the\s+)?(?P<what>.+?)\s*(?P<sign><=|>=|≤|≥|at most|at least)\s*(?P<number>{_NUMBER})", re.I)
+_SUBJECT = re.compile(r",?\s+(?:subject\s+to|such\s+that)\s+", re.I)
+_AND = re.compile(r"(?<=\d)\s*(?:,\s*and|,|;|\band\b)\s+(?!gamma\b|discount\b)", re.I)  # between limits, after a number
 _FORMS = (
     "maximise probability of LABEL [avoiding LABEL] [within N steps]",
     "minimise COST until LABEL [within N steps]",
     "maximise discounted REWARD [until LABEL] [within N steps], gamma X",
+    "any of them, subject to probability of LABEL <= X",
 )
 
 

@@ -59,6 +59,7 @@ def prove(
     checker refuses it with that reason.
     """
     try:
+        checker.need(not certificate.objective.limits, "limits are not covered: only values of one objective are")
         size = pmdp.num_rows * (certificate.objective.horizon or 1)
         checker.need(size <= most, f"{size:,} inequalities, more than {most:,}, are left to rpl certify RUN")
         with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -1,0 +1,202 @@
+"""`CombinedModel`: several objectives as rewards of one model, so that any weighted sum of them is one total.
+
+A play of the model is *over* where every objective is settled: decided, or worth nothing more. From there one step
+leads to the end and pays 1 to each probability whose target was reached. A weighted sum needs no memory if nothing that
+is settled before the play is over can become open again, and if targets are reached only where the play is over;
+anything else is refused by name.
+
+    w P(F a) with w < 0  is  w + |w| (1 − P(F a)): a play that is over without a pays |w|, and so does one that never
+    ends. For the latter, states in which a play can be held get an action that ends it.
+
+With that every probability is a reward of the sign that the sum is optimised for, and the solver needs no losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model import Kind, Objective, ParametricMDP, Reward, Sense, Task, reached
+from rpl_agent.core.solver.graph import ANY_ROW, held_states, moves, played_rows, usable_rows
+
+#: names in the combined model
+END, SUM = "over", "sum"
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSum:
+    """A model with one objective whose value plus ``constant`` is a weighted sum of values."""
+
+    pmdp: ParametricMDP
+    objective: Objective
+    constant: float
+    rounding: float  # error of the sum from the scaling of discounted rewards
+
+
+class CombinedModel:
+    """The plays of a model with several objectives.
+
+    objectives : the first one is optimised; directions of the others do not matter here
+    """
+
+    def __init__(self, pmdp: ParametricMDP, objectives: Sequence[Objective]) -> None:
+        self.pmdp, self.objectives = pmdp, tuple(objectives)
+        self.tasks = [_task(pmdp, objective) for objective in self.objectives]
+        if len({task.objective.discount for task in self.tasks}) > 1:
+            texts = " and ".join(objective.describe() for objective in self.objectives)
+            raise ModelError(f"{texts} have different discounts and cannot be combined: give them the same")
+        self.settled = [_settled(pmdp, task) for task in self.tasks]
+        self.over = np.logical_and.reduce(self.settled)
+        self._require_no_memory()
+
+    @property
+    def discount(self) -> float:
+        return self.tasks[0].objective.discount
+
+    def _require_no_memory(self) -> None:
+        """Raise unless the state alone says what each objective still has to gain."""
+        pmdp = self.pmdp
+        source = pmdp.row_state[pmdp.transition_row]
+        for task, settled in zip(self.tasks, self.settled):
+            early = settled & ~self.over
+            wrong = early[source] & ~settled[pmdp.successor]
+            bad = np.flatnonzero(wrong)
+            state = int(source[bad[0]]) if len(bad) else -1
+            if task.objective.kind is Kind.REACH and state < 0:
+                open_targets = np.flatnonzero(task.target & ~self.over & _reachable(pmdp))
+                state = int(open_targets[0]) if len(open_targets) else -1
+            if state >= 0:
+                raise ModelError(
+                    f"{task.objective.describe()} is settled in state {state} = {pmdp.state_name(state)}, where "
+                    "plays go on: a policy would have to remember it. Make it part of the state, or end the play there"
+                )
+
+    @cached_property
+    def _one(self) -> int:
+        """The expression 1, which leads to the end."""
+        table = self.pmdp.table
+        known = np.flatnonzero(table.is_constant & (table.constant == 1.0))
+        if not len(known):
+            raise ModelError("the model has no certain transition: plays of several objectives cannot be ended")
+        return int(known[0])
+
+    @cached_property
+    def gains(self) -> np.ndarray:
+        """(K, S) what a play that is over in a state pays to each objective."""
+        return np.array(
+            [task.target if task.objective.kind is Kind.REACH else self.over & False for task in self.tasks]
+        )
+
+    def ended(self, stoppable: np.ndarray) -> tuple[ParametricMDP, np.ndarray]:
+        """(the model in which plays that are over lead to an end, (R',) the row of the model for each of its rows).
+
+        stoppable : (S,) states that get an action that ends the play; such a row, and those of the end, are −1.
+        """
+        pmdp, S = self.pmdp, self.pmdp.num_states
+        kept = np.flatnonzero(~self.over[pmdp.row_state])
+        added = np.concatenate([np.flatnonzero(self.over), np.flatnonzero(stoppable & ~self.over), [S]])
+        state = np.concatenate([pmdp.row_state[kept], added])
+        is_new = np.concatenate([np.zeros(len(kept), bool), np.ones(len(added), bool)])
+        order = np.lexsort((is_new, state))
+        origin = np.concatenate([kept, np.full(len(added), -1)])[order]
+        lengths = np.where(origin >= 0, np.diff(pmdp.row_ptr)[origin], 1)
+        row_ptr = np.concatenate([[0], np.cumsum(lengths)])
+        successor, expression = np.full(row_ptr[-1], S), np.full(row_ptr[-1], self._one)
+        own = origin >= 0
+        inside = np.repeat(own, lengths)
+        moved = np.concatenate(
+            [np.arange(pmdp.row_ptr[r], pmdp.row_ptr[r + 1]) for r in origin[own]] or [np.zeros(0, int)]
+        )
+        successor[inside], expression[inside] = pmdp.successor[moved], pmdp.expression[moved]
+        ended = replace(
+            pmdp,
+            state_ptr=np.searchsorted(state[order], np.arange(S + 2)),
+            action=np.where(own, pmdp.action[origin], pmdp.num_actions),
+            row_ptr=row_ptr,
+            successor=successor,
+            expression=expression,
+            labels={END: np.arange(S + 1) == S},
+            rewards={},
+            action_names=(*pmdp.action_names, "end the play"),
+            variables={},
+            state_values=None,
+            silent=None,
+            own_actions=None,
+            name=f"{pmdp.name}, combined",
+        )
+        return ended, origin
+
+    def rewards(self, ended: ParametricMDP, origin: np.ndarray) -> np.ndarray:
+        """(K, R') what each row of `ended` pays to each objective."""
+        found = np.zeros((len(self.tasks), ended.num_rows))
+        own, ends = origin >= 0, np.append(self.over, False)[ended.row_state]
+        for k, (task, settled) in enumerate(zip(self.tasks, self.settled)):
+            found[k, own] = np.where(settled[self.pmdp.row_state[origin[own]]], 0.0, task.reward[origin[own]])
+            found[k, ends] = self.gains[k][ended.row_state[ends]]
+        return found
+
+    def weighted(self, weights: np.ndarray, sense: Sense) -> WeightedSum:
+        """The optimum of Σ weights_k V_k over all policies, as the value of one total."""
+        reach = np.array([task.objective.kind is Kind.REACH for task in self.tasks])
+        turned = reach & (weights < 0.0)
+        ended, origin = self.ended(
+            self._held if self._needs_stops(weights, turned, sense) else np.zeros_like(self.over)
+        )
+        paid = self.rewards(ended, origin)
+        over = origin < 0
+        over[ended.row_state == self.pmdp.num_states] = False  # the end itself pays nothing
+        paid[turned] = np.where(over, 1.0 - paid[turned], 0.0)
+        reward = np.where(turned, -weights, weights) @ paid
+        ended = replace(ended, rewards={SUM: Reward(np.zeros(ended.num_states), reward)})
+        if self.discount < 1.0:
+            objective = Objective.discounted(SUM, self.discount, target=END, sense=sense)
+        elif sense is Sense.MIN:
+            objective = Objective.cost(SUM, target=END)
+        else:
+            objective = Objective.total(SUM, target=END)
+        rounding = float(np.abs(weights) @ [task.rounding for task in self.tasks])
+        return WeightedSum(ended, objective, float(weights[turned].sum()), rounding)
+
+    def _needs_stops(self, weights: np.ndarray, turned: np.ndarray, sense: Sense) -> bool:
+        """Whether plays that never end may be as good as those that do."""
+        if self.discount < 1.0:
+            return False
+        if sense is Sense.MAX:
+            return bool(turned.any())
+        return not any(o.must_reach and w > 0.0 for o, w in zip(self.objectives, weights))
+
+    @cached_property
+    def _held(self) -> np.ndarray:
+        """(S,) states in which a policy can stay forever without the play being over."""
+        pmdp = self.pmdp
+        usable = usable_rows(played_rows(None, pmdp.num_rows), False)
+        return held_states(pmdp, usable, ANY_ROW, ~self.over, lambda: moves(None, np.ones(pmdp.num_transitions)))
+
+
+def _task(pmdp: ParametricMDP, objective: Objective) -> Task:
+    if objective.horizon is not None or objective.kind is Kind.INSTANT:
+        raise ModelError(f"{objective.describe()} has a horizon: limits and curves are for plays without one")
+    if objective.reward_name is not None and objective.reward_name in pmdp.rewards:
+        if not pmdp.rewards[objective.reward_name].is_known:
+            raise ModelError(f"the reward {objective.reward_name!r} depends on the parameters and cannot be combined")
+    return objective.resolve(pmdp)
+
+
+def _settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
+    """(S,) where an objective is decided, or has nothing more to gain whatever happens."""
+    if task.objective.must_reach:
+        return task.decided
+    useful = task.target.copy() if task.objective.kind is Kind.REACH else np.zeros(pmdp.num_states, bool)
+    useful[pmdp.row_state[(task.reward != 0.0) & ~task.decided[pmdp.row_state]]] = True
+    open_moves = ~task.decided[pmdp.row_state[pmdp.transition_row]]
+    source, target = pmdp.row_state[pmdp.transition_row][open_moves], pmdp.successor[open_moves]
+    return task.decided | ~reached(target, source, np.flatnonzero(useful), pmdp.num_states)
+
+
+def _reachable(pmdp: ParametricMDP) -> np.ndarray:
+    source = pmdp.row_state[pmdp.transition_row]
+    return reached(source, pmdp.successor, np.array([pmdp.initial_state]), pmdp.num_states)

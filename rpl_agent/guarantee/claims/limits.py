@@ -1,0 +1,310 @@
+"""`certify` within limits: the best policy that is certified to keep them, and a bound on every policy that does.
+
+All values are bounded over one confidence region, so any number of limits costs one δ (and no bets are placed, because
+those favour one value).
+
+1. *A policy.* The linear program over occupancies at the estimate (`occupancy`) gives one that is randomised in as few
+   states as limits need. Thresholds are tightened until the certified bounds of the policy meet the limits.
+2. *Every policy.* For multipliers λ ≥ 0 and a policy that keeps the limits V_k ≤ c_k, minimising,
+   V ≥ V + Σ λ_k (V_k − c_k) ≥ min over all policies of V + Σ λ_k V_k, minus Σ λ_k c_k: one total (`combined`), bounded
+   like any other. The program's multipliers are improved by a few steps.
+3. *Dead ends.* A limit that no policy keeps at any parameter of the region is said to be impossible; one that no policy
+   is certified to keep yet comes with an estimate of the further episodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.core.coupled.attribution import episodes_seen
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.relaxations.umdp import UncertainMDP
+from rpl_agent.core.solver.problem import require_end
+from rpl_agent.guarantee.certificate import Certificate, LimitClaim
+from rpl_agent.guarantee.claims.combined import CombinedModel
+from rpl_agent.guarantee.claims.occupancy import LimitedOptimum, OccupancyProgram
+from rpl_agent.guarantee.pipeline import (
+    Config,
+    Solutions,
+    Uncertainty,
+    certify_uncertainty,
+    rectangular_set,
+    uncertainty_from,
+)
+from rpl_agent.guarantee.pipeline import certify as certify_free
+
+#: Rounds in which thresholds are tightened until a policy keeps its limits, and in which they are loosened again.
+TIGHTENED, LOOSENED = 12, 6
+#: More than the bounds demand, so that rounding does not cost another round.
+MARGIN = 1e-4
+#: Factors by which multipliers are tried, one after the other, while bounds improve.
+FACTORS = (1.5, 0.67, 1.15, 0.87)
+
+
+def certify(
+    pmdp: ParametricMDP | UncertainMDP,
+    counts: Counts,
+    objective: Objective | str,
+    config: Config | None = None,
+    *,
+    policy: Policy | None = None,
+    subject_to: Sequence[Limit | str] = (),
+    warm: Solutions | None = None,
+    **settings: Any,
+) -> Certificate:
+    """A certificate from counts, for a policy that keeps limits if any are given.
+
+    Parameters
+    ----------
+    policy : certify this policy; without one the robust policy is synthesised, so that the agent's side bounds its
+        value and the other side the optimum
+    subject_to : limits, such as "probability of fallen <= 0.05"; an objective may also name them itself
+    warm : solutions carried between calls on the same model, updated in place
+    settings : fields of ``config``, for example delta
+
+    >>> import rpl_envs
+    >>> world = rpl_envs.benchmark("Betting-25")
+    >>> certificate = certify(world.pmdp, Counts(world.pmdp), "maximise money until done", delta=0.05)  # without data
+    >>> print(f"{certificate.upper:.2f}")
+    120.61
+    """
+    goal = Objective.parse(objective) if isinstance(objective, str) else objective
+    goal = goal.subject_to(*subject_to)
+    if not goal.limits:
+        return certify_free(pmdp, counts, goal, config, policy=policy, warm=warm, **settings)
+    config = replace(config or Config(), **{**settings, "bets": False})
+    model = pmdp.pmdp if isinstance(pmdp, UncertainMDP) else pmdp
+    require_end(model, goal.free.resolve(model))
+    if policy is not None:
+        policy.check(model)
+    found = uncertainty_from(model, counts, config, goal.free)
+    return certify_within(model, counts, found, goal, config, policy)
+
+
+@one_blas_thread
+def certify_within(
+    pmdp: ParametricMDP,
+    counts: Counts,
+    found: Uncertainty,
+    objective: Objective,
+    config: Config,
+    policy: Policy | None = None,
+    reward_error: float = 0.0,
+) -> Certificate:
+    """`certify` for an objective with limits and a known uncertainty."""
+    search = LimitSearch(pmdp, counts, found, objective, config, reward_error)
+    best = search.judged(policy) if policy is not None else search.best()
+    far = search.far_side()
+    value = best.value
+    lower, upper = (value.lower, far) if search.sense is Sense.MAX else (far, value.upper)
+    if policy is not None:
+        lower, upper = value.lower, value.upper
+    elif not best.keeps:  # such a policy may be better than all that keep the limits
+        lower, upper = min(lower, value.lower), max(upper, value.upper)
+    claims = tuple(search.claim(limit, bounds) for limit, bounds in zip(objective.limits, best.limits))
+    if not lower <= upper:
+        raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
+    return replace(value, objective=objective, lower=lower, upper=upper, evaluated=policy is not None, limits=claims)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedPolicy:
+    """A policy with certified bounds on all its values."""
+
+    value: Certificate
+    limits: tuple[tuple[float, float], ...]
+    excess: np.ndarray  # (K − 1,) by how much the bound on each limit exceeds it; ≤ 0 if it is kept
+
+    @property
+    def keeps(self) -> bool:
+        return bool((self.excess <= 0.0).all())
+
+    @property
+    def cost(self) -> float:
+        """The guarantee; smaller is better."""
+        sign = 1.0 if self.value.objective.sense is Sense.MIN else -1.0
+        return sign * self.value.guarantee
+
+
+class LimitSearch:
+    """Policies within limits and bounds on all of them, over one region."""
+
+    def __init__(
+        self,
+        pmdp: ParametricMDP,
+        counts: Counts,
+        found: Uncertainty,
+        objective: Objective,
+        config: Config,
+        reward_error: float = 0.0,
+    ) -> None:
+        self.pmdp, self.counts, self.found, self.config = pmdp, counts, found, config
+        self.goal, self.limits, self.sense = objective.free, objective.limits, objective.sense
+        self.reward_error = reward_error
+        self.combined = CombinedModel(pmdp, [self.goal, *(limit.objective for limit in self.limits)])
+        self.thresholds = np.array([limit.threshold for limit in self.limits])
+        self.upward = np.array([limit.upward for limit in self.limits])
+
+    # ------------------------------------------------------------------ policies
+    def _certified(self, objective: Objective, policy: Policy | None) -> Certificate:
+        error = self.reward_error
+        return certify_uncertainty(
+            self.pmdp, self.counts, self.found, objective, self.config, policy=policy, reward_error=error
+        )
+
+    def judged(self, policy: Policy) -> JudgedPolicy:
+        """Certified bounds on the value of a policy and on all its limits."""
+        own = [self._certified(limit.objective, policy) for limit in self.limits]
+        bounds = tuple((one.lower, one.upper) for one in own)
+        excess = np.array(
+            [
+                high - limit.threshold if limit.upward else limit.threshold - low
+                for limit, (low, high) in zip(self.limits, bounds)
+            ]
+        )
+        return JudgedPolicy(self._certified(self.goal, policy), bounds, excess)
+
+    @cached_property
+    def extremes(self) -> list[Certificate]:
+        """For each limit alone: the policy that keeps it best, and the bound on what every policy has to bear."""
+        return [self._certified(limit.objective, None) for limit in self.limits]
+
+    @cached_property
+    def program(self) -> OccupancyProgram | None:
+        if self.found.estimate is None:
+            return None
+        return OccupancyProgram(self.combined, np.asarray(self.found.estimate), self.sense, self.upward)
+
+    @cached_property
+    def _elsewhere(self) -> Policy:
+        return self._certified(self.goal, None).policy
+
+    def best(self) -> JudgedPolicy:
+        """The policy with the best guarantee among those that keep the limits; else the one that comes closest."""
+        tried = list(self._tightened())
+        if not any(one.keeps for one in tried):
+            tried += [self.judged(one.policy) for one in self.extremes]
+        kept = [one for one in tried if one.keeps]
+        if kept:
+            return min(kept, key=lambda one: one.cost)
+        return min(tried, key=lambda one: float(np.maximum(one.excess, 0.0).max()))
+
+    def _tightened(self) -> Iterator[JudgedPolicy]:
+        """Policies of the program with thresholds that are tightened until they keep the limits, then loosened."""
+        if self.program is None:
+            return
+        shift, least, kept = np.zeros(len(self.limits)), np.zeros(len(self.limits)), False
+        for _ in range(TIGHTENED):
+            one = self._with_shift(shift)
+            if one is None or not np.isfinite(one.excess).all():
+                return
+            yield one
+            if one.keeps:
+                kept = True
+                break
+            least, over = shift, np.maximum(one.excess, 0.0)
+            shift = shift + np.where(one.excess > 0.0, over * (1.0 + MARGIN) + MARGIN * np.abs(self.thresholds), 0.0)
+        for _ in range(LOOSENED if kept and shift.any() else 0):
+            middle = (least + shift) / 2.0
+            one = self._with_shift(middle)
+            if one is None:
+                return
+            yield one
+            shift, least = (middle, least) if one.keeps else (shift, middle)
+
+    def _with_shift(self, shift: np.ndarray) -> JudgedPolicy | None:
+        found = self._optimum(shift)
+        return None if found is None else self.judged(found.policy)
+
+    def _optimum(self, shift: np.ndarray) -> LimitedOptimum | None:
+        """The optimum at the estimate with thresholds tightened by ``shift``."""
+        if self.program is None:
+            return None
+        return self.program.solve(self.thresholds - np.where(self.upward, shift, -shift), self._elsewhere)
+
+    # ------------------------------------------------------------------ every policy
+    def far_side(self) -> float:
+        """A bound on the value of every policy that keeps the limits."""
+        sign = 1.0 if self.sense is Sense.MIN else -1.0
+        best = sign * self._dual(np.zeros(len(self.limits)))
+        found = self._optimum(np.zeros(len(self.limits)))
+        prices = np.zeros(len(self.limits)) if found is None else found.multipliers
+        if not prices.any():
+            return sign * best
+        prices, best = self._better(prices, best, sign)
+        return sign * best
+
+    def _better(self, prices: np.ndarray, best: float, sign: float) -> tuple[np.ndarray, float]:
+        """Multipliers and their bound (larger is better), improved one multiplier after the other."""
+        value = sign * self._dual(prices)
+        for factor in FACTORS:
+            for k in np.flatnonzero(prices):
+                while True:
+                    tried = prices.copy()
+                    tried[k] *= factor
+                    found = sign * self._dual(tried)
+                    if not found > value + 1e-9 * abs(value):
+                        break
+                    prices, value = tried, found
+        return prices, max(best, value)
+
+    def _dual(self, prices: np.ndarray) -> float:
+        """The bound for multipliers λ ≥ 0; infinite if the total of gains and costs has none."""
+        sign = 1.0 if self.sense is Sense.MIN else -1.0
+        nothing = -sign * math.inf
+        if not prices.any():
+            free = self._certified(self.goal, None)
+            return free.lower if sign > 0 else free.upper
+        turn = np.where(self.upward, 1.0, -1.0)
+        weights = np.concatenate([[1.0], sign * prices * turn])
+        try:
+            total = self.combined.weighted(weights, self.sense)
+            found = bounded(total.pmdp, total.objective, self.found, self.config, self.reward_error)
+        except ModelError:  # gains and costs without a certain end
+            return nothing
+        ends = (total.constant, -float(weights[1:] @ self.thresholds))
+        bound = found.lower if sign > 0 else found.upper
+        if not math.isfinite(bound):
+            return nothing
+        size = abs(bound) + float(np.abs(weights[1:]) @ np.abs(self.thresholds)) + abs(total.constant)
+        slack = total.rounding + (8.0 + len(weights)) * 2.0**-52 * size
+        return bound + sum(ends) - sign * slack
+
+    # ------------------------------------------------------------------ what is said
+    def claim(self, limit: Limit, bounds: tuple[float, float]) -> LimitClaim:
+        """What is known about a limit, for the policy with these bounds and for every policy."""
+        extreme = self.extremes[self.limits.index(limit)]
+        least = extreme.lower if limit.upward else extreme.upper
+        possible = least <= limit.threshold if limit.upward else least >= limit.threshold
+        kept = limit.kept_by(*bounds)
+        more = None if kept or not possible else self._more_episodes(limit, extreme)
+        return LimitClaim(limit, *bounds, kept, possible, least, more)
+
+    def _more_episodes(self, limit: Limit, extreme: Certificate) -> int | None:
+        """Further episodes until some policy is certified to keep a limit: widths shrink with the square root."""
+        turn, episodes = (1.0 if limit.upward else -1.0), episodes_seen(self.pmdp, self.counts)
+        room = turn * (limit.threshold - extreme.estimate)
+        width = turn * (extreme.guarantee - extreme.estimate)
+        if not (room > 0.0 and math.isfinite(width)) or not episodes:
+            return None
+        return max(1, math.ceil(episodes * (width / room) ** 2 - episodes))
+
+
+def bounded(
+    pmdp: ParametricMDP, objective: Objective, found: Uncertainty, config: Config, reward_error: float = 0.0
+) -> Certificate:
+    """Bounds for a model over the region of another one with the same expressions."""
+    require_end(pmdp, objective.resolve(pmdp))
+    if found.region is None or found.fallback is not None:
+        raise ModelError("the set of the data is no region of parameters")
+    own = replace(found, relaxation=rectangular_set(found.region, pmdp), timings={})
+    return certify_uncertainty(pmdp, Counts(pmdp), own, objective, config, reward_error=reward_error)
