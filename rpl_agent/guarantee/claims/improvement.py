@@ -183,7 +183,7 @@ def improve(
     >>> model = build(0, toss, domain=["p"], labels={"won": lambda s: s == 1})
     >>> counts = Counts(model)
     >>> for k in range(400):  # bold wins nine times of ten
-    ...     counts.add(0, 0, 1 if k % 10 else 2)
+    ...     counts.add(0, 1, 1 if k % 10 else 2)
     >>> found = improve(model, counts, "maximise probability of won", Policy.from_table(model, [(0, "safe", 1)]))
     >>> found.improves, 0.2 < found.lower < 0.4
     (True, True)
