@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # models and objectives
 if TYPE_CHECKING:  # certificates
     from rpl_agent.core.evidence.counts import Counts as Counts
     from rpl_agent.guarantee.certificate import Certificate as Certificate
+    from rpl_agent.guarantee.claims.curves import curve as curve
     from rpl_agent.guarantee.claims.improvement import Improvement as Improvement
     from rpl_agent.guarantee.claims.improvement import LogReturns as LogReturns
     from rpl_agent.guarantee.claims.improvement import improve as improve

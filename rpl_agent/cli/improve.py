@@ -1,4 +1,4 @@
-"""`rpl improve`: is there a policy that is better than the one in use?"""
+"""`rpl improve`: is there a policy that is better than the one in use? `rpl curve`: what do two objectives cost?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.certify import add_data, read_data
 from rpl_agent.cli.common import add_method, add_policy, add_source, config_of, emit, load_source, policy_of
-from rpl_agent.cli.parser import output_file
+from rpl_agent.cli.parser import count, output_file
 from rpl_agent.core.errors import ModelError
 
 if TYPE_CHECKING:
@@ -48,6 +48,43 @@ def register(commands: Any) -> None:
         metavar="FILE",
         help="write the policy: .csv, .json or .strat (PRISM)",
     )
+    _register_curve(commands)
+
+
+def _register_curve(commands: Any) -> None:
+    curve = commands.add_parser(
+        "curve",
+        run=run_curve,
+        help="what two objectives cost each other, certified from one region",
+        description="Policies with certified bounds on both values, and half planes in which every policy is.",
+    )
+    add_source(curve)
+    data = curve.add_argument_group("data")
+    add_data(data)
+    curve.add_argument(
+        "--objectives",
+        nargs=2,
+        required=True,
+        metavar="TEXT",
+        help="for example 'minimise steps until done' 'minimise probability of fallen'",
+    )
+    curve.add_argument("--points", type=count, default=13, metavar="N", help="weights to try (default 13)")
+    add_method(curve)
+    curve.add_argument(
+        "--output", type=output_file(".png", ".pdf", ".svg"), metavar="FILE", help="a picture: .png, .pdf or .svg"
+    )
+
+
+def run_curve(arguments: argparse.Namespace) -> None:
+    from rpl_agent.agent.output.plotting.curve import plot_curve
+    from rpl_agent.guarantee.claims.curves import curve
+
+    source = load_source(arguments)
+    counts, _ = read_data(arguments, source)
+    found = curve(source.pmdp, counts, arguments.objectives, config_of(arguments), points=arguments.points)
+    if arguments.output:
+        plot_curve(found, arguments.output)
+    emit(arguments, found.to_dict(), "curve", str(found))
 
 
 def run_improve(arguments: argparse.Namespace) -> int:

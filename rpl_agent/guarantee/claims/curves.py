@@ -1,0 +1,170 @@
+"""`curve`: what two objectives cost each other, certified from one region.
+
+For each of several weights one total (`combined`) is bounded over the region: no policy gains more than that, which is
+a half plane of pairs of values; and its robust policy has certified bounds on both values, a box. All boxes and half
+planes hold on one event, so they cost one δ. The true curve runs between the boxes and the edges of the half planes.
+
+Gains: an objective that minimises counts with its negative value, so that more is better for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.schema import jsonable
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.claims.combined import CombinedModel
+from rpl_agent.guarantee.claims.limits import bounded
+from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
+
+#: the fewest weights: each objective alone, and both
+FEWEST = 3
+#: how little an objective weighs beside the other where it should not count: it decides ties only
+TIE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class CurvePoint:
+    """A policy with certified bounds on both values."""
+
+    policy: Policy
+    lower: tuple[float, float]
+    upper: tuple[float, float]
+    estimate: tuple[float, float]  # at the point estimate; not a guarantee
+
+
+@dataclass(frozen=True)
+class HalfPlane:
+    """For every policy, weights · gains ≤ most."""
+
+    weights: tuple[float, float]
+    most: float
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """With probability ≥ 1 − delta, all points and half planes at once."""
+
+    objectives: tuple[Objective, Objective]
+    points: tuple[CurvePoint, ...]
+    half_planes: tuple[HalfPlane, ...]
+    delta: float
+    samples: int
+    model: str = ""
+
+    @property
+    def signs(self) -> np.ndarray:
+        """(2,) what turns values into gains."""
+        return np.array([1.0 if objective.sense is Sense.MAX else -1.0 for objective in self.objectives])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able, without the policies."""
+        shown = jsonable(replace(self, points=()))
+        points = [{name: jsonable(getattr(p, name)) for name in ("lower", "upper", "estimate")} for p in self.points]
+        return {**shown, "objectives": [o.describe() for o in self.objectives], "points": points}
+
+    def __str__(self) -> str:
+        first, second = (objective.describe() for objective in self.objectives)
+        lines = [
+            f"{first} against {second}  on {self.model}",
+            f"  with probability ≥ {1 - self.delta:g}, all at once, from {self.samples:,} transitions:",
+            f"  {'policy':>6}  {first:>36}  {second:>36}",
+        ]
+        for k, point in enumerate(self.points):
+            ends = [f"[{low:.6g}, {high:.6g}]" for low, high in zip(point.lower, point.upper)]
+            lines.append(f"  {k + 1:>6}  {ends[0]:>36}  {ends[1]:>36}")
+        lines.append("  for every policy:")
+        for plane in self.half_planes:
+            terms = [f"{s * w:+.4g} · V{k + 1}" for k, (s, w) in enumerate(zip(self.signs, plane.weights)) if w]
+            lines.append(f"  {' '.join(terms)} ≤ {plane.most:.6g}")
+        return "\n".join(lines)
+
+
+@one_blas_thread
+def curve(
+    pmdp: ParametricMDP,
+    counts: Counts,
+    objectives: Sequence[Objective | str],
+    config: Config | None = None,
+    *,
+    points: int = 13,
+    **settings: Any,
+) -> Curve:
+    """The certified curve of two objectives, at so many weights.
+
+    >>> toss = lambda s: {"bold": {"won": "p", "lost": "1 - p"}, "safe": {"tie": 1}} if s == 0 else {"stay": {s: 1}}
+    >>> labels = {name: (lambda s, name=name: s == name) for name in ("won", "lost")}
+    >>> model = build(0, toss, domain={"p": (0.4, 0.6)}, labels=labels)
+    >>> found = curve(model, Counts(model), ["maximise probability of won", "minimise probability of lost"], points=5)
+    >>> [point.upper for point in found.points]
+    [(0.6, 0.6), (0.0, 0.0)]
+    """
+    read = [Objective.parse(o) if isinstance(o, str) else o for o in objectives]
+    if len(read) != 2:
+        raise ModelError(f"a curve is about two objectives, not {len(read)}")
+    if points < FEWEST:
+        raise ModelError(f"a curve has at least {FEWEST} points, not {points}")
+    config = replace(config or Config(), **{**settings, "bets": False})
+    combined = CombinedModel(pmdp, read)
+    found = uncertainty_from(pmdp, counts, config, None)
+    search = _CurveSearch(pmdp, counts, combined, found, config)
+    ends = [search.at(np.array([1.0, TIE])), search.at(np.array([TIE, 1.0]))]
+    spread = np.abs(np.subtract(*(point.estimate for point, _ in ends)))
+    scale = np.where(np.isfinite(spread) & (spread > 0.0), spread, 1.0)
+    angles = np.linspace(0.0, np.pi / 2, points)[1:-1]
+    inner = [search.at(np.array([np.cos(a), np.sin(a)]) / scale) for a in angles]
+    seen: dict[tuple[float, ...], CurvePoint] = {}  # policies that differ where they never are have equal bounds
+    for point, _ in (ends[0], *inner, ends[1]):
+        seen.setdefault((*point.lower, *point.upper), point)
+    planes = [plane for _, plane in (ends[0], *inner, ends[1]) if plane is not None]
+    first, second = read
+    return Curve((first, second), tuple(seen.values()), tuple(planes), config.delta, counts.total, pmdp.name)
+
+
+class _CurveSearch:
+    """Points and half planes of one region."""
+
+    def __init__(
+        self, pmdp: ParametricMDP, counts: Counts, combined: CombinedModel, found: Any, config: Config
+    ) -> None:
+        self.pmdp, self.counts, self.combined, self.found, self.config = pmdp, counts, combined, found, config
+        self.sense = combined.objectives[0].sense
+        turns = np.array([1.0 if o.sense is Sense.MAX else -1.0 for o in combined.objectives])
+        self.turns = turns if self.sense is Sense.MAX else -turns  # of gains, in the direction of the total
+
+    def at(self, weights: np.ndarray) -> tuple[CurvePoint, HalfPlane | None]:
+        """The policy and the half plane of weights (2,) ≥ 0 of gains; no half plane if the total has no bound."""
+        total = self.combined.weighted(weights * self.turns, self.sense)
+        best = bounded(total.pmdp, total.objective, self.found, self.config)
+        sign = 1.0 if self.sense is Sense.MAX else -1.0
+        bound = best.upper if sign > 0 else -best.lower
+        most = bound + sign * total.constant + total.rounding
+        most += 8.0 * 2.0**-52 * (abs(bound) + abs(total.constant))
+        plane = HalfPlane((float(weights[0]), float(weights[1])), float(most)) if np.isfinite(most) else None
+        return self._point(self._policy(total.pmdp, best)), plane
+
+    def _policy(self, ended: ParametricMDP, best: Certificate) -> Policy:
+        """The policy of the total, as one of the model; where it ends the play, the first action."""
+        pmdp, rows = self.pmdp, np.array(self.pmdp.state_ptr[:-1])
+        chosen = best.policy.at(0)
+        for state in np.flatnonzero(~self.combined.over).tolist():
+            row = chosen.row(ended, state)
+            own = pmdp.find_row(state, int(ended.action[row]))
+            rows[state] = own if own >= 0 else rows[state]
+        return Policy.deterministic(rows)
+
+    def _point(self, policy: Policy) -> CurvePoint:
+        own = [
+            certify_uncertainty(self.pmdp, self.counts, self.found, objective, self.config, policy=policy)
+            for objective in self.combined.objectives
+        ]
+        lower, upper, estimate = ((getattr(own[0], n), getattr(own[1], n)) for n in ("lower", "upper", "estimate"))
+        return CurvePoint(policy, lower, upper, estimate)

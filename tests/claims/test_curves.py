@@ -1,0 +1,86 @@
+"""Curves of two objectives: boxes hold the values of their policies, half planes all policies."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+
+from benchmarks.improvement_worlds import TRUTH, cliff_grid
+from rpl_agent import curve
+from rpl_agent.agent.output.plotting.curve import plot_curve
+from rpl_agent.cli import main
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Objective, Policy
+from rpl_agent.guarantee.pipeline import true_value
+from tests.claims.test_limits import corridor
+
+PAIRS = [
+    ("maximise probability of goal", "minimise probability of trap"),
+    ("minimise probability of trap", "maximise probability of goal"),
+    ("minimise discounted time, gamma 0.9", "maximise discounted toll, gamma 0.9"),
+    ("minimise probability of trap", "minimise toll until over"),
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[0])
+def test_boxes_and_half_planes_hold_for_every_policy(pair):
+    pmdp, rng = corridor(), np.random.default_rng(5)
+    choices = [range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1]) for s in range(pmdp.num_states)]
+    policies = [Policy.deterministic(np.array(rows)) for rows in product(*choices)]
+    objectives = [Objective.parse(text) for text in pair]
+    for _ in range(2):
+        theta = rng.uniform(0.3, 0.8, 2)
+        counts = uniform_counts(pmdp, objectives[0], theta, 400, 60, int(rng.integers(1000)))
+        found = curve(pmdp, counts, pair, points=5, delta=0.01)
+        assert found.points and len(found.half_planes) == 5
+        for point in found.points:
+            for k, objective in enumerate(objectives):
+                assert (
+                    point.lower[k] - 1e-6 <= true_value(pmdp, objective, point.policy, theta) <= point.upper[k] + 1e-6
+                )
+        for policy in policies:
+            values = np.array([true_value(pmdp, objective, policy, theta) for objective in objectives])
+            for plane in found.half_planes:
+                gains = np.where(np.isfinite(values), found.signs * values, -np.inf)
+                assert gains @ plane.weights <= plane.most + 1e-6, (policy.rows, plane)
+
+
+def test_more_data_bring_boxes_to_the_edge(tmp_path):
+    pmdp = cliff_grid()
+    theta = np.array([TRUTH[name] for name in pmdp.table.parameters])
+    pair = ["minimise steps until done", "minimise probability of fallen"]
+    gaps = []
+    for episodes in (300, 3000):
+        counts = uniform_counts(pmdp, Objective.parse(pair[0]), theta, episodes, 1000, 0)
+        found = curve(pmdp, counts, pair, points=7)
+        edges = [min(float(np.dot(p.weights, q.upper)) + p.most for q in found.points) for p in found.half_planes]
+        gaps.append(max(edges))
+    assert 0.0 <= gaps[1] < 0.7 * gaps[0]
+    plot_curve(found, tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 10_000
+
+
+def test_what_a_curve_needs():
+    pmdp = corridor()
+    counts = uniform_counts(pmdp, Objective.reach("goal"), np.array([0.5, 0.5]), 10, 50, 0)
+    for pair, points, message in ((PAIRS[0][:1], 5, "two objectives"), (PAIRS[0], 2, "at least 3")):
+        with pytest.raises(ModelError, match=message):
+            curve(pmdp, counts, pair, points=points)
+
+
+def test_the_command_draws_a_curve(tmp_path, capsys):
+    picture = tmp_path / "curve.png"
+    world = "rpl/Aircraft-20x10-v0"
+    import rpl_envs
+
+    labels = sorted(rpl_envs.benchmark(world).pmdp.labels)
+    pair = [f"maximise probability of {labels[0]}", f"minimise probability of {labels[0]}"]
+    command = ["curve", world, "--episodes", "100", "--points", "3", "--json", "--objectives", *pair]
+    assert main([*command, "--output", str(picture)]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert len(printed["half_planes"]) == 3 and picture.is_file()
+    assert main(["curve", world, "--episodes", "100", "--objectives", "nonsense", "more"]) == 2
