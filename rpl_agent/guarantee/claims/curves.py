@@ -117,7 +117,8 @@ def curve(
     found = uncertainty_from(pmdp, counts, config, None)
     search = _CurveSearch(pmdp, counts, combined, found, config)
     ends = [search.at(np.array([1.0, TIE])), search.at(np.array([TIE, 1.0]))]
-    spread = np.abs(np.subtract(*(point.estimate for point, _ in ends)))
+    one, other = (np.array(point.estimate) for point, _ in ends)
+    spread = np.abs(one - other)
     scale = np.where(np.isfinite(spread) & (spread > 0.0), spread, 1.0)
     angles = np.linspace(0.0, np.pi / 2, points)[1:-1]
     inner = [search.at(np.array([np.cos(a), np.sin(a)]) / scale) for a in angles]
