@@ -7,11 +7,11 @@ the truth the region is cut into pieces, across the direction in which the diffe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent.core.coupled.affine import AffineBound, AffineProof, Side
+from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import WORK, find_bound, worst_of_pieces
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
@@ -19,6 +19,7 @@ from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
 from rpl_agent.core.regions.parameter_region import ParameterRegion
+from rpl_agent.core.regions.product import Product
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.solver.problem import Problem
 
@@ -55,20 +56,32 @@ class Comparison:
 
     def bounds(self, pieces: int) -> ValueDifference:
         """Bounds over the whole region, from at most so many pieces of it a side."""
-        nothing = ValueDifference(-np.inf, np.inf)
-        frame = self._frame(self.region) if self.applies else None
-        if frame is None:
-            return nothing
+        found = [self._in_frame(frame, pieces) for frame in self._frames()] if self.applies else []
+        if not found:
+            return ValueDifference(-np.inf, np.inf)
+        best = max(found, key=lambda one: one.lower)
+        return replace(best, upper=min(one.upper for one in found))
+
+    def _frames(self) -> list[Frame | BoxFrame]:
+        """The frames in which to expand: for independent blocks also their box."""
+        whole = self._frame(self.region)
+        found: list[Frame | BoxFrame] = [] if whole is None else [whole]
+        if isinstance(self.region, Product):
+            found.append(BoxFrame.around(*self.region.box(), is_reduced=True))
+        return found
+
+    def _in_frame(self, frame: Frame | BoxFrame, pieces: int) -> ValueDifference:
+        """Bounds from functions of one frame."""
         first, second = (self._at_start(frame, policy) for policy in (self.one, self.other))
         if first is None or second is None:
-            return nothing
+            return ValueDifference(-np.inf, np.inf)
         center, slope = first[0] - second[0], first[1] - second[1]
-        ends = frame.least(self.region, np.stack([slope, -slope])) if slope.any() else np.zeros(2)
+        ends = [frame.minimum(self.region, 0.0, turn) if slope.any() else 0.0 for turn in (slope, -slope)]
         rounding = 2.0 * self.problem.task.rounding
         found = []
         for above, below, best in ((self.one, self.other, center - ends[1]), (self.other, self.one, -center - ends[0])):
             most = self._most(self.region, frame, above, below)
-            if pieces > 1 and most - best > SPLIT * abs(center) and slope.any():
+            if pieces > 1 and most - best > SPLIT * abs(center) and slope.any() and isinstance(frame, Frame):
                 most = self._of_pieces(frame, slope, most, above, below, pieces)
             found.append(float(np.nextafter(most + rounding, np.inf)))
         return ValueDifference(-found[1], found[0], center, -float(ends[0]))
@@ -88,7 +101,7 @@ class Comparison:
 
         return worst_of_pieces(self.region, frame, direction, known, attempt, count)
 
-    def _at_start(self, frame: Frame, policy: Policy) -> tuple[float, np.ndarray] | None:
+    def _at_start(self, frame: Frame | BoxFrame, policy: Policy) -> tuple[float, np.ndarray] | None:
         """The value of a policy and its gradient in the initial state, at the centre of a frame."""
         expansion = expansion_of(self.problem, frame, policy, policy)
         if expansion is None:
@@ -97,7 +110,7 @@ class Comparison:
         slope = expansion.gradient[..., start, :].reshape(-1, frame.dimension)[-1]
         return float(np.ravel(expansion.values[..., start])[-1]), slope
 
-    def _most(self, region: Region, frame: Frame, above: Policy, below: Policy) -> float:
+    def _most(self, region: Region, frame: Frame | BoxFrame, above: Policy, below: Policy) -> float:
         """The most that one policy's value exceeds the other's by, over a region; inf if nothing was proved."""
         upper = self._proved(region, frame, above, Side.UPPER)
         lower = None if upper is None else self._proved(region, frame, below, Side.LOWER)
@@ -105,7 +118,7 @@ class Comparison:
             return np.inf
         return difference_bound(region, upper, lower, self.problem.pmdp.initial_state)
 
-    def _proved(self, region: Region, frame: Frame, policy: Policy, side: Side) -> AffineBound | None:
+    def _proved(self, region: Region, frame: Frame | BoxFrame, policy: Policy, side: Side) -> AffineBound | None:
         expansion = expansion_of(self.problem, frame, policy, policy)
         bound = None if expansion is None else find_bound(self.problem, expansion, side, False)
         return None if bound is None or AffineProof(self.problem, region).issues(bound) else bound
