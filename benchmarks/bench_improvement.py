@@ -140,7 +140,10 @@ def _beta(gain: float, largest: float, gamma: float, S: int, A: int, start: floa
     low, high = 1.0, 4.0 * start
     for _ in range(60):
         n = math.sqrt(low * high)
-        width = 1.0 - 2.0 * float(scipy.special.betaincinv(n / 2.0 + 1.0, n / 2.0 + 1.0, share / 2.0))
+        if n > 1e8:  # the normal limit; the exact quantile is lost in rounding
+            width = -float(scipy.special.ndtri(share / 2.0)) / math.sqrt(n)
+        else:
+            width = 1.0 - 2.0 * float(scipy.special.betaincinv(n / 2.0 + 1.0, n / 2.0 + 1.0, share / 2.0))
         low, high = (n, high) if 4.0 * largest / (1.0 - gamma) * width > gain else (low, n)
     return high
 

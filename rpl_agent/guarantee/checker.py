@@ -255,6 +255,7 @@ class Objective:
     def __init__(self, model: Model, data: dict[str, Any]) -> None:
         kind, sense = data["kind"], data["sense"]
         need(kind in ("reach", "reward", "instant") and sense in ("max", "min"), f"{sense} {kind} is not covered")
+        need(not data.get("limits"), "limits are not covered: only values of one objective are")
         self.maximising, self.is_reach, self.pays = sense == "max", kind == "reach", kind == "reward"
         target: set[int] = model.labels[data["target"]] if data.get("target") is not None else set()
         avoid: set[int] = model.labels[data["avoid"]] - target if data.get("avoid") is not None else set()

@@ -199,6 +199,18 @@ def test_what_is_not_covered_is_refused_by_name(text, message):
         certify(pmdp, Counts(pmdp), text)
 
 
+def test_a_target_behind_a_state_to_avoid_does_not_count():
+    """The trap is passed on the way to the goal, where `goal avoiding trap` is lost already."""
+
+    def actions(s):
+        return {0: {"go": {"trap": "p", "goal": "1 - p"}}, "trap": {"on": {"goal": 1}}}.get(s, {"stay": {s: 1}})
+
+    labels = {name: (lambda s, name=name: s == name) for name in ("goal", "trap")}
+    pmdp = build(0, actions, domain=["p"], labels=labels, rewards={"time": lambda s, a: float(s in (0, "trap"))})
+    with pytest.raises(ModelError, match="remember"):
+        certify(pmdp, Counts(pmdp), "minimise time until goal subject to probability of goal avoiding trap >= 0.5")
+
+
 @pytest.mark.parametrize("runs", [15, pytest.param(300, marks=pytest.mark.nightly)])
 def test_all_statements_hold_at_once(runs):
     delta, rng, missed = 0.2, np.random.default_rng(11), 0

@@ -64,6 +64,8 @@ class CombinedModel:
         for task, settled in zip(self.tasks, self.settled):
             early = settled & ~self.over
             wrong = early[source] & ~settled[pmdp.successor]
+            if task.objective.kind is Kind.REACH:  # behind a state to avoid a target counts no more
+                wrong |= early[source] & task.target[pmdp.successor]
             bad = np.flatnonzero(wrong)
             state = int(source[bad[0]]) if len(bad) else -1
             if task.objective.kind is Kind.REACH and state < 0:

@@ -50,7 +50,7 @@ class HalfPlane:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class ObjectiveCurve:
     """With probability ≥ 1 − delta, all points and half planes at once."""
 
     objectives: tuple[Objective, Objective]
@@ -97,7 +97,7 @@ def curve(
     *,
     points: int = 13,
     **settings: Any,
-) -> Curve:
+) -> ObjectiveCurve:
     """The certified curve of two objectives, at so many weights.
 
     >>> toss = lambda s: {"bold": {"won": "p", "lost": "1 - p"}, "safe": {"tie": 1}} if s == 0 else {"stay": {s: 1}}
@@ -127,7 +127,7 @@ def curve(
         seen.setdefault((*point.lower, *point.upper), point)
     planes = [plane for _, plane in (ends[0], *inner, ends[1]) if plane is not None]
     first, second = read
-    return Curve((first, second), tuple(seen.values()), tuple(planes), config.delta, counts.total, pmdp.name)
+    return ObjectiveCurve((first, second), tuple(seen.values()), tuple(planes), config.delta, counts.total, pmdp.name)
 
 
 class _CurveSearch:

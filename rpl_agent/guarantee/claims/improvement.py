@@ -206,7 +206,8 @@ def improve(
     else:
         asked = dict(candidates(pmdp, counts, objective, inner, found, given))
     best = comparing.refined(max(comparing.all_of(asked), key=lambda one: (one.lower, one.estimate)))
-    notes = tuple(note for note in (found.fallback,) if note)
+    fixed = None if config.is_anytime else "fixed-N only: not valid if data decided how much data there is"
+    notes = tuple(note for note in (found.fallback, fixed) if note)
     return replace(best, delta=config.delta, notes=notes)
 
 

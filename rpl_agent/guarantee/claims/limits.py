@@ -46,6 +46,8 @@ from rpl_agent.guarantee.pipeline import certify as certify_free
 TIGHTENED, LOOSENED = 12, 6
 #: More than the bounds demand, so that rounding does not cost another round.
 MARGIN = 1e-4
+#: Relative difference below which bounds that cross are equal up to rounding.
+SAME = 1e-9
 #: Factors by which multipliers are tried, one after the other, while bounds improve.
 FACTORS = (1.5, 0.67, 1.15, 0.87)
 
@@ -111,6 +113,8 @@ def certify_within(
     elif not best.keeps:  # such a policy may be better than all that keep the limits
         lower, upper = min(lower, value.lower), max(upper, value.upper)
     claims = tuple(search.claim(limit, bounds) for limit, bounds in zip(objective.limits, best.limits))
+    if lower > upper and math.isclose(lower, upper, rel_tol=SAME, abs_tol=SAME):  # rounding of equal numbers
+        lower, upper = min(lower, upper), max(lower, upper)
     if not lower <= upper:
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
     return replace(value, objective=objective, lower=lower, upper=upper, evaluated=policy is not None, limits=claims)

@@ -127,7 +127,7 @@ def _statement(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) ->
         "evaluated": certificate.evaluated,
         "reward_error": certificate.reward_error,
         "confidence": method(pmdp, counts, certificate),
-        "objective": jsonable(certificate.objective),
+        "objective": {name: part for name, part in jsonable(certificate.objective).items() if name != "limits" or part},
         "model": model_content(pmdp, certificate.objective, certificate.fallback is not None),
         "policy": {
             "rules": None if policy.rows is None else np.atleast_2d(policy.rows).tolist(),
