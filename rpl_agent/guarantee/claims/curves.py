@@ -104,8 +104,8 @@ def curve(
     >>> labels = {name: (lambda s, name=name: s == name) for name in ("won", "lost")}
     >>> model = build(0, toss, domain={"p": (0.4, 0.6)}, labels=labels)
     >>> found = curve(model, Counts(model), ["maximise probability of won", "minimise probability of lost"], points=5)
-    >>> [point.upper for point in found.points]
-    [(0.6, 0.6), (0.0, 0.0)]
+    >>> [f"{point.upper[0]:.3f} {point.upper[1]:.3f}" for point in found.points]
+    ['0.600 0.600', '0.000 0.000']
     """
     read = [Objective.parse(o) if isinstance(o, str) else o for o in objectives]
     if len(read) != 2:
