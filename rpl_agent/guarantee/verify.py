@@ -23,6 +23,7 @@ from rpl_agent.core.model import ParametricMDP, Policy, Sense
 from rpl_agent.core.schema import Whole, read, read_json
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.claims.recheck import recheck
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
 from rpl_agent.guarantee.pipeline import PREFERENCES, Config, certify_uncertainty, uncertainty_from
 from rpl_agent.guarantee.proof import belongs, data_to_json, read_proof
@@ -104,6 +105,9 @@ def verify(
     problems = _identity(certificate, pmdp, counts) or _contradictions(certificate)
     if problems:
         return Verdict(problems, [], math.nan, math.nan)
+    if certificate.objective.limits:
+        problems, (lower, upper) = recheck(certificate, pmdp, counts, ALLOWED)
+        return Verdict(problems, [], lower, upper)
     whole = _Again(certificate, pmdp, counts)
     problems = whole.silences()
     now = (certificate.momentary_lower, certificate.momentary_upper)
@@ -241,10 +245,8 @@ def _identity(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> 
         return [f"the certificate is for another model than {pmdp!r}"]
     if certificate.samples != counts.total:
         return [f"the certificate is for {certificate.samples:,} transitions, but the data have {counts.total:,}"]
-    if certificate.objective.limits:
-        return ["limits are not verified yet: certify again from the data"]
     try:
-        certificate.objective.resolve(pmdp)
+        certificate.objective.free.resolve(pmdp)
         certificate.policy.check(pmdp)
     except ModelError as error:
         return [str(error)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -228,14 +229,26 @@ def test_all_statements_hold_at_once(runs):
     assert missed <= delta * runs / 2
 
 
-def test_neither_proof_nor_verification_claims_what_it_does_not_cover(grid):
+def test_certificates_with_limits_are_verified_but_not_proved(grid):
     pmdp, theta = grid
     counts = uniform_counts(pmdp, Objective.parse(STEPS), theta, 500, 1000, 0)
     certificate = certify(pmdp, counts, STEPS, subject_to=[FALLEN])
     assert "limits are not covered" in prove(pmdp, counts, certificate)["refused"]
     assert not certificate.proved and any("limits" in note for note in certificate.notes)
-    problems = verify(certificate, pmdp, counts).problems
-    assert problems and "limits are not verified" in problems[0]
+    assert not verify(certificate, pmdp, counts).problems
+    (claim,) = certificate.limits
+    tampered = {
+        "steps": replace(certificate, upper=certificate.upper - 0.01),
+        "others": replace(certificate, lower=certificate.lower + 0.01),
+        "falls": replace(certificate, limits=(replace(claim, upper=claim.upper - 0.001),)),
+        "kept": replace(certificate, limits=(replace(claim, kept=None),)),
+        "impossible": replace(certificate, limits=(replace(claim, possible=False),)),
+        "best": replace(certificate, limits=(replace(claim, best=0.06, possible=False),)),
+        "none": replace(certificate, limits=()),
+        "policy": replace(certificate, policy=Policy.uniform(pmdp)),
+    }
+    for name, false in tampered.items():
+        assert verify(false, pmdp, counts).problems, name
 
 
 def test_an_agent_certifies_within_limits_and_plays_the_randomised_policy(tmp_path):

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from rpl_agent.guarantee.claims.curves import ObjectiveCurve
 
 #: margin around what is drawn, as a share of its size
 MARGIN = 0.12
 
 
-def plot_curve(curve: ObjectiveCurve, path: str | Path) -> None:
-    """Write the picture to a file."""
+def plot_curve(curve: Any, path: str | Path) -> None:
+    """Write the picture of an `ObjectiveCurve` to a file."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Polygon, Rectangle
 
@@ -47,7 +44,7 @@ def plot_curve(curve: ObjectiveCurve, path: str | Path) -> None:
     figure.savefig(path)
 
 
-def _clipped(polygon: list[tuple[float, float]], curve: ObjectiveCurve, signs: np.ndarray) -> list[tuple[float, float]]:
+def _clipped(polygon: list[tuple[float, float]], curve: Any, signs: np.ndarray) -> list[tuple[float, float]]:
     """The part of a convex polygon in which every half plane of the curve holds."""
     for plane in curve.half_planes:
         normal = signs * np.array(plane.weights)

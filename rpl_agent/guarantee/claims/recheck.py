@@ -1,0 +1,64 @@
+"""A stored certificate with limits, recomputed from its data: what the data do not support is named."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import ParametricMDP, Sense
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.claims.limits import LimitSearch
+from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
+from rpl_agent.guarantee.pipeline import Config, uncertainty_from
+
+
+def recheck(
+    certificate: Certificate, pmdp: ParametricMDP, counts: Counts, allowed: float
+) -> tuple[list[str], tuple[float, float]]:
+    """(claims that the data do not support, (lower, upper) as recomputed).
+
+    allowed : the share by which a claim may exceed what was recomputed
+    """
+    config = Config(certificate.confidence, certificate.relaxation, certificate.delta, bets=False)
+    evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT
+    objective = certificate.objective
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RPLWarning)
+        found = uncertainty_from(pmdp, counts, config, None, evidence=evidence)
+        search = LimitSearch(pmdp, counts, found, objective, config, certificate.reward_error)
+        judged = search.judged(certificate.policy)
+        far = search.far_side()
+    problems = []
+    if found.refuted and not certificate.refuted:
+        problems.append("the data refute the model, and the certificate does not say so")
+    if found.fallback and not certificate.fallback:
+        problems.append("the set is not what was configured, and the certificate does not say so")
+    lower, upper = judged.value.lower, judged.value.upper
+    if not certificate.evaluated:
+        lower, upper = (lower, far) if objective.sense is Sense.MAX else (far, upper)
+    problems += _unsupported("the lower bound", certificate.lower, lower, 1.0, allowed)
+    problems += _unsupported("the upper bound", certificate.upper, upper, -1.0, allowed)
+    if tuple(claim.limit for claim in certificate.limits) != objective.limits:
+        return [*problems, "the limits of the certificate are not those of its objective"], (lower, upper)
+    for claim, bounds in zip(certificate.limits, judged.limits):
+        text, again = claim.limit.describe(), search.claim(claim.limit, bounds)
+        problems += _unsupported(f"the lower bound of {text}", claim.lower, bounds[0], 1.0, allowed)
+        problems += _unsupported(f"the upper bound of {text}", claim.upper, bounds[1], -1.0, allowed)
+        turn = 1.0 if claim.limit.upward else -1.0
+        problems += _unsupported(f"the best of all policies for {text}", claim.best, again.best, turn, allowed)
+        if claim.kept is not claim.limit.kept_by(claim.lower, claim.upper):
+            problems.append(f"the bounds of {text} do not say that it is kept: {claim.kept}")
+        if claim.possible is not (turn * claim.best <= turn * claim.limit.threshold):
+            problems.append(f"the bound of all policies does not say that {text} is possible: {claim.possible}")
+    return problems, (lower, upper)
+
+
+def _unsupported(what: str, claim: float, found: float, sign: float, allowed: float) -> list[str]:
+    """A problem if a lower (sign 1) or upper (−1) bound is better than what was found."""
+    sizes = [abs(bound) for bound in (claim, found) if math.isfinite(bound)]
+    room = allowed * max(sizes, default=0.0) + 1e-12
+    if claim == found or sign * claim <= sign * found + room:
+        return []
+    return [f"{what} {claim:.9g} is claimed, the data support {found:.9g}"]
