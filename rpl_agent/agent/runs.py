@@ -82,7 +82,7 @@ def train(
     stop_when_gap: float | None = None,
     stop_when_regret: float | str | None = None,
     horizon: int | str | None = None,
-    subject_to: Sequence[str] = (),
+    subject_to: Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
     checkpoint_every: int | None = 2_000,
     oracle_theta: np.ndarray | None = None,
@@ -95,7 +95,7 @@ def train(
     ``source`` describes how to remake the world, ``options`` are more keywords of the agent (an environment's model),
     ``oracle_theta`` is used for oracle/* only.
     """
-    given = {**(options or {}), **({} if horizon is None else {"horizon": horizon}), "subject_to": subject_to}
+    given = {**(options or {}), **({} if horizon is None else {"horizon": horizon}), "subject_to": subject_to or ()}
     agent = RPLAgent(
         config=config,
         seed=seed,

@@ -146,14 +146,15 @@ def test_an_unknown_baseline_is_bounded_by_its_returns(grid, tmp_path):
     stop = GAIN.resolve(pmdp).decided
     log = tmp_path / "log.csv"
     simulate_log(log, pmdp, theta, episodes=3000, max_steps=1000, seed=3, stop=stop, policy=baseline)
-    returns = log_returns(pmdp, log, GAIN)
+    returns = log_returns(pmdp, log, GAIN, bounds=(-155.0, 0.0))  # steps cost at most 100, a fall 55
     assert len(returns.least) == 3000 and np.array_equal(returns.least, returns.most)
     counts = read_log(pmdp, log).counts
     value = true_value(pmdp, GAIN, baseline, theta)
     assert returns.least.mean() == pytest.approx(value, abs=1.0)
     found = improve(pmdp, counts, GAIN, "log", returns=returns)
     assert found.method == RETURNS and found.baseline is None
-    assert found.baseline_value[0] <= value <= found.baseline_value[1] < returns.bounds[1]
+    assert found.baseline_value[0] <= value <= found.baseline_value[1] < 0.8 * value < 0.0
+    assert found.improves and found.lower < 8.5
     with pytest.raises(ModelError, match="log_returns"):
         improve(pmdp, counts, GAIN, "log")
     with pytest.raises(ModelError, match="neither a Policy"):

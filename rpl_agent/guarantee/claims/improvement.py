@@ -39,7 +39,7 @@ from rpl_agent.guarantee.pipeline import Config, Uncertainty, certify_uncertaint
 FORMAT = "rpl-improvement/1"
 #: Widths, as shares of the range of returns, that the bounds on a log's mean are planned for: the number of episodes
 #: may have been decided by the data, so it must not be planned with.
-WIDTHS = (0.25, 0.06, 0.015)
+WIDTHS = (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10)
 #: If less than this share of the estimate is certified, so many times the pieces of the region are tried.
 ENOUGH, MORE_PIECES = 0.5, 4
 #: How the improvement was bounded.
