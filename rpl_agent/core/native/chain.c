@@ -2,6 +2,8 @@
  * for exact ones: a row of floats rarely sums to 1, but it stands for an exact distribution with the same support
  * within nature's bounds if the bounds allow one there, and both means differ by at most (mass to be moved) * (span
  * of the values). */
+#include <assert.h>
+
 #include "rows.h"
 
 /* ---------------------------------------------------------------------- means and linear systems */
@@ -33,7 +35,7 @@ void row_means(const row_arrays *model, const double *values, double gamma, cons
 }
 
 int64_t assemble(const game *play, int64_t n, const int64_t *rows, const double *values, double offset, const double *p,
-                 int32_t *indptr, int32_t *indices, double *data, double *rhs)
+                 int32_t *indptr, int64_t capacity, int32_t *indices, double *data, double *rhs)
 {
     const int64_t *row_ptr = play->rows->row_ptr;
     const int32_t *successor = play->rows->successor;
@@ -60,6 +62,7 @@ int64_t assemble(const game *play, int64_t n, const int64_t *rows, const double 
                     right += mass * values[j];
             }
         }
+        assert(k < capacity);
         indices[k] = (int32_t)s;
         data[k++] = diagonal;
         indptr[s + 1] = (int32_t)k;

@@ -267,14 +267,14 @@ void row_means(const row_arrays *model, const double *values /*[*]*/, double gam
                const double *reward /*[model.count]*/, const double *p /*[model.row_ptr[model.count]]*/,
                double *q /*[model.count]*/);
 
-/* The chain (I - gamma P) x = rhs of states 0..n-1 as CSR arrays with room for T + n entries; how many there are.
+/* The chain (I - gamma P) x = rhs of states 0..n-1 as CSR arrays with room for `capacity` entries, those of the rows
+ * that are played and n; how many there are.
  * `rows` (n): the agent's, NULL: play the game's weights. p (T): nature's distributions. Exits add their values to
  * rhs, `offset` is paid per step. The diagonal is written as the mass that leaves the state, which stays accurate
  * for states that almost always loop. */
 int64_t assemble(const game *play, int64_t n, const int64_t *rows OPTIONAL /*[n]*/, const double *values /*[*]*/,
                  double offset, const double *p /*[play.rows.row_ptr[play.rows.count]]*/, int32_t *indptr /*[n + 1]*/,
-                 int32_t *indices /*[play.rows.row_ptr[play.rows.count] + n]*/,
-                 double *data /*[play.rows.row_ptr[play.rows.count] + n]*/, double *rhs /*[n]*/);
+                 int64_t capacity, int32_t *indices /*[capacity]*/, double *data /*[capacity]*/, double *rhs /*[n]*/);
 
 /* out = rhs - A x of an assembled chain. */
 void chain_residual(int64_t n, const int32_t *indptr /*[n + 1]*/, const int32_t *indices /*[indptr[n]]*/,

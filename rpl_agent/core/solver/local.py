@@ -375,7 +375,8 @@ class Local:
             capacity = int((self.row_ptr[rows + 1] - self.row_ptr[rows]).sum()) + n
         indptr, indices = np.empty(n + 1, dtype=np.int32), np.empty(capacity, dtype=np.int32)
         data, rhs = np.empty(capacity), np.empty(n)
-        used = core.assemble(self._game, n, rows if len(rows) else None, values, offset, p, indptr, indices, data, rhs)
+        played = rows if len(rows) else None
+        used = core.assemble(self._game, n, played, values, offset, p, indptr, capacity, indices, data, rhs)
         if not pays:
             rhs[:] = offset
         return AssembledChain(indptr, indices[:used], data[:used], rhs)
