@@ -107,6 +107,7 @@ class Certificate:
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
     unproved_lower: float = math.nan  # computed, but better than proved; nan if equal
     unproved_upper: float = math.nan
+    unproved_regret: float = math.nan
     limits: tuple[LimitClaim, ...] = ()  # of the objective, each with its bounds; `lower` and `upper` are within them
 
     @property
@@ -123,6 +124,11 @@ class Certificate:
         """(lower, upper) as computed, before they were weakened to what is proved."""
         low, high = self.unproved_lower, self.unproved_upper
         return self.lower if math.isnan(low) else low, self.upper if math.isnan(high) else high
+
+    @property
+    def computed_regret(self) -> float:
+        """The regret as computed, before it was weakened to what is proved."""
+        return self.regret if math.isnan(self.unproved_regret) else self.unproved_regret
 
     @property
     def guarantee(self) -> float:
@@ -144,7 +150,8 @@ class Certificate:
     @property
     def distance(self) -> str:
         """How far the policy is from the best one, in words."""
-        return "proved optimal" if self.optimal else f"within {self.regret:.4g} of the best possible"
+        is_optimal = self.optimal and self.regret == 0.0
+        return "proved optimal" if is_optimal else f"within {self.regret:.4g} of the best possible"
 
     @property
     def _limited_sentence(self) -> str:
@@ -238,12 +245,15 @@ class Certificate:
         )
         if self.proved:
             lines.append(
-                "  proved: rpl_agent/guarantee/checker.py checks both numbers, from the proof beside the certificate"
+                "  proved: rpl_agent/guarantee/checker.py checks these numbers, from the proof beside the certificate"
             )
         low, high = self.computed
         if (low, high) != (self.lower, self.upper):
             share = f", {(high - low) / self.gap:.4g} of the proved gap" if math.isfinite(self.gap) else ""
             lines.append(f"  computed, not proved: [{low:.6g}, {high:.6g}]{share}")
+        if self.computed_regret != self.regret:
+            best = " (no policy is better)" if self.optimal else ""
+            lines.append(f"  computed, not proved: a regret of {self.computed_regret:.4g}{best}")
         if self.explanation:
             lines.append(f"  estimate: {self.explanation}")
         return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])

@@ -6,6 +6,7 @@ It reads a model M with unknown parameters θ, counted data, a policy π and a c
     with probability ≥ 1 − δ over the data:   lower ≤ V(π)  and  V(best policy) ≤ upper       (maximising),
                                               lower ≤ V(best policy)  and  V(π) ≤ upper       (minimising),
                                               lower ≤ V(π) ≤ upper                            (a given policy),
+                                              |V(best policy) − V(π)| ≤ regret                (always),
 
 or names the first inequality that fails. It does not search: all values, centres and ranks are in the file.
 
@@ -33,7 +34,7 @@ from itertools import pairwise
 from math import factorial, fsum, isqrt, lcm, sqrt
 from typing import Any
 
-FORMAT = "rpl-proof/3"
+FORMAT = "rpl-proof/4"
 #: Scale of enclosures: a number t stands for t / 2^BITS.
 BITS = 128
 ONE = 1 << BITS
@@ -976,6 +977,24 @@ class Claim:
         return len(out) == len(moves) or any(map(self.region.intervals.is_possible, out))
 
 
+# ====================================================================== 6. two values at one parameter
+def regret(best: Claim, mine: Claim, error: Fraction) -> Fraction:
+    """The most that any policy gains over π, by checked functions of one region for every policy and for π.
+
+    One of the two claims is of the negated problem, so at the truth y the gain is at most the sum of their functions at
+    the *same* y: (v + v') + (g + g')·y ≤ (v + v') + |g + g'|. If rewards deviate, each value moves, by at most as
+    much as the larger one can, and the larger one is at most the bound of the claim that is an upper one.
+    """
+    value, slope = Fraction(0), list[Fraction]()
+    for claim in (best, mine):
+        v, g = claim.U[-1][claim.model.initial] or (0, [])
+        value += Fraction(v, claim.den)
+        slope = [x + Fraction(y, claim.den) for x, y in zip(slope or [Fraction(0)] * len(g), g)] if g else slope
+    largest = (best if best.upper else mine).at_start()
+    moved = best.objective.off(largest, error, True) - largest
+    return max(value + norm_up(slope) + 2 * moved, Fraction(0))
+
+
 # ====================================================================== the statement
 def check(proof: dict[str, Any]) -> dict[str, Any]:
     """What the file proves; raises `Refused` with the reason if something fails."""
@@ -991,18 +1010,17 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
     need(fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
     need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
     need(isinstance(given, bool), "evaluated must be true or false")
-    regions: dict[int, Region] = {}
+    regions = Regions(objective, data, delta, method, proof["regions"])
     found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": given}
+    claims: dict[str, Claim] = {}
     for side, upper in (("lower", False), ("upper", True)):
         known = Fraction(upper) if (objective.is_reach if upper else objective.is_positive) else None
         if proof[side] is not None:
             own, number = given or objective.maximising != upper, proof[side]["region"]
             fits = objective.horizon is None or len(proof[side]["values"]) == objective.horizon + 1
             need(fits, "values of a wrong number of steps")  # before bets are placed, which plan as many
-            if number not in regions:
-                regions[number] = region_of(objective, data, delta, method, proof["regions"][number])
-            bound = Claim(regions[number], policy if own else None, upper, proof[side]).bound()
-            bound = objective.off(bound, error, upper)
+            claims[side] = Claim(regions[number], policy if own else None, upper, proof[side])
+            bound = objective.off(claims[side].bound(), error, upper)
             known = bound if known is None else min(known, bound) if upper else max(known, bound)
         claimed = found[side] = proof["claim"][side]
         found[f"{side} proved"] = known
@@ -1010,14 +1028,49 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
             holds = known is not None and (exact(claimed) >= known if upper else exact(claimed) <= known)
             proved = "nothing" if known is None else float(known)
             need(holds, f"the {side} bound {claimed!r} is claimed, but {proved!r} is proved")
+    check_regret(proof, found, claims, regions, policy)
     return found
 
 
-def region_of(objective: Objective, data: Data, delta: Fraction, method: str, part: dict[str, Any]) -> Region:
-    """What the data, or those of an earlier time, leave."""
-    then = data if part["data"] is None else Data(data.model, part["data"])
-    need(then.is_start_of(data), "the data behind a bound are not the beginning of the data")
-    return Region(objective, then, delta, method, part)
+class Regions(dict[int, Region]):
+    """What the data, or those of an earlier time, leave: by the number of the part, built where it is used."""
+
+    def __init__(self, objective: Objective, data: Data, delta: Fraction, method: str, parts: list[Any]) -> None:
+        super().__init__()
+        self.objective, self.data, self.delta, self.method, self.parts = objective, data, delta, method, parts
+
+    def __missing__(self, number: int) -> Region:
+        part = self.parts[number]
+        then = self.data if part["data"] is None else Data(self.data.model, part["data"])
+        need(then.is_start_of(self.data), "the data behind a bound are not the beginning of the data")
+        self[number] = Region(self.objective, then, self.delta, self.method, part)
+        return self[number]
+
+
+def check_regret(
+    proof: dict[str, Any], found: dict[str, Any], claims: dict[str, Claim], regions: Regions, policy: Policy
+) -> None:
+    """Prove a regret by functions of its own, or by those of the bounds, or by the gap of the bounds."""
+    claimed, known = proof["claim"].get("regret"), list[Fraction]()
+    if not found["evaluated"] and found["lower proved"] is not None and found["upper proved"] is not None:
+        known.append(found["upper proved"] - found["lower proved"])
+    if (part := proof.get("regret")) is not None:
+        region, pair = regions[part["region"]], list[Claim]()
+        for name, own in (("best", None), ("mine", policy)):
+            upper = found["objective"].maximising == (own is None)
+            if part[name] is None:
+                claim = claims["upper" if upper else "lower"]
+                need(claim.region is region and claim.policy is own, "the regret uses a bound on another value")
+            else:
+                claim = Claim(region, own, upper, part[name])
+                claim.bound()
+            pair.append(claim)
+        known.append(regret(pair[0], pair[1], exact(proof["reward_error"])))
+    found["regret"], found["regret proved"] = claimed, min(known, default=None)
+    if claimed is not None:
+        proved = float(min(known)) if known else "nothing"
+        holds = bool(known) and exact(claimed) >= min(known)
+        need(holds, f"the regret {claimed!r} is claimed, but {proved!r} is proved")
 
 
 def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
@@ -1028,6 +1081,8 @@ def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
         text = f"the policy achieves at least {low}; no policy achieves more than {high}"
     else:
         text = f"the policy costs at most {high}; no policy costs less than {low}"
+    if found["regret"] is not None:
+        text += f"; no policy is better by more than {found['regret']}"
     graph = "" if proof["confidence"] != "graph" else " (only the model's graph is trusted)"
     return f"proved with probability ≥ 1 − {proof['delta']} over {found['data'].total:,} transitions: {text}{graph}"
 

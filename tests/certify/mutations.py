@@ -35,7 +35,9 @@ from tests.reference.oracle import Number
 from tests.reference.proofs import SIDES, accepts, cases
 
 SMALL = 1e-9
-WITNESS = ("lower", "upper", "regions")
+WITNESS = ("lower", "upper", "regret", "regions")
+#: what is claimed, and the way in which it is weaker
+CLAIMS = (*SIDES, ("regret", 1))
 
 
 def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -73,7 +75,7 @@ def sharpest(proof: dict[str, Any]) -> dict[str, Any]:
     """The proof with all that it proves as its claim: a certificate may say less."""
     found = checker.check(proof)
     claim = {}
-    for side, way in SIDES:
+    for side, way in CLAIMS:
         bound = found[f"{side} proved"]
         if bound is None:
             claim[side] = None
@@ -86,7 +88,7 @@ def sharpest(proof: dict[str, Any]) -> dict[str, Any]:
 
 def raised(claim: dict[str, Any], side: str) -> dict[str, Any]:
     """The claim, stronger on one side by one part in 10^9."""
-    return claim | {side: claim[side] - dict(SIDES)[side] * SMALL * max(abs(claim[side]), 1e-3)}
+    return claim | {side: claim[side] - dict(CLAIMS)[side] * SMALL * max(abs(claim[side]), 1e-3)}
 
 
 def chosen(proof: dict[str, Any], draw: random.Random, most: int | None) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -114,7 +116,7 @@ def proved(proof: dict[str, Any]) -> dict[str, Fraction | None]:
         found = checker.check(proof | {"claim": {"lower": None, "upper": None}})
     except (checker.Refused, *checker.MALFORMED):
         return {}
-    return {side: found[f"{side} proved"] for side, _ in SIDES}
+    return {side: found[f"{side} proved"] for side, _ in CLAIMS}
 
 
 def judged(
@@ -126,11 +128,13 @@ def judged(
     ``truth`` are the values that the two bounds are bounds of.
     """
     tried, wrong, claim = Counter[str](), list[str](), proof["claim"]
-    for side in (side for side, _ in SIDES if claim[side] is not None):
+    for side in (side for side, _ in CLAIMS if claim[side] is not None):
         tried["claim"] += 1
         wrong += ["claim"] if accepts(proof | {"claim": raised(claim, side)}) else []
-    low, high = (way * math.inf if claim[side] is None else claim[side] for side, way in SIDES)
-    stated = replace(certificate, lower=low, upper=high, proved=True)
+    low, high, far = (way * math.inf if claim[side] is None else claim[side] for side, way in CLAIMS)
+    stated = replace(certificate, lower=low, upper=high, regret=far, proved=True)
+    # of a given policy the best value is not among them
+    truth = truth | {"regret": 0 if certificate.evaluated else truth["upper"] - truth["lower"]}
     with mock.patch.object(write, "_statement", return_value=write._statement(pmdp, counts, stated)):  # once
         assert belongs(proof, pmdp, counts, stated, {}) == []
         for what, found in mutations(proof, draw, most):
@@ -140,7 +144,7 @@ def judged(
                 continue
             for side, bound in proved(found).items():
                 if bound is not None:
-                    way = dict(SIDES)[side]
+                    way = dict(CLAIMS)[side]
                     wrong += [what] if (bound - truth[side]) * way < 0 else []
                     tried["(better bounds by another witness)"] += (bound - Fraction(claim[side])) * way < -SMALL
     return tried, wrong

@@ -20,7 +20,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.pipeline import Config, certify, true_value
-from rpl_agent.guarantee.proof import as_proved, prove, write_proof
+from rpl_agent.guarantee.proof import as_proved, belongs, prove, write_proof
 from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.verify import verify, with_proof
 from tests.certify.mutations import judged, sharpest
@@ -172,7 +172,7 @@ def test_no_mutation_towards_a_stronger_claim_is_accepted(name):
     proof = sharpest(json.loads(json.dumps(prove(pmdp, counts, certificate))))
     truth = dict(zip(("lower", "upper"), optimum(pmdp, np.array([0.6, 0.7]), certificate)))
     tried, accepted = judged(pmdp, counts, certificate, proof, truth, random.Random(5), 1)
-    assert tried["claim"] == 2 and sum(tried.values()) > 100 and not accepted
+    assert tried["claim"] == 3 and sum(tried.values()) > 100 and not accepted
 
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(4, 40))])
@@ -314,3 +314,32 @@ def test_the_number_on_the_certificate_is_what_is_proved(tmp_path):
     assert stated_more.lower <= float(found["lower proved"]) or any("refuses" in text for text in problems)
     path.unlink()
     assert with_proof(verdict, stated, pmdp, counts, path).problems == ["the proof c.proof.json is missing"]
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_regret_is_proved_and_no_smaller_one(name, given):
+    """By functions of one region; of the policy found, and of a given one, whose bounds say nothing about the best."""
+    pmdp = model()
+    counts = sampled(pmdp, 2000)
+    policy = Policy.deterministic(pmdp.state_ptr[:-1]) if given else None
+    certificate = certify(pmdp, counts, OBJECTIVES[name], policy=policy)
+    proof = json.loads(json.dumps(prove(pmdp, counts, certificate)))
+    found, claim = checker.check(proof), proof["claim"]
+    if math.isinf(certificate.regret):  # rewards may be collected forever
+        assert name == "reward" and claim["regret"] is None
+        return
+    assert claim["regret"] is not None and claim["regret"] >= certificate.regret
+    assert f"no policy is better by more than {claim['regret']}" in checker.sentence(proof, found)
+    stored = as_proved(certificate, proof)
+    assert stored.regret == claim["regret"] and belongs(proof, pmdp, counts, stored, {}) == []
+    if found["regret proved"] > 0:
+        lie = proof | {"claim": claim | {"regret": float(found["regret proved"]) * (1 - 1e-9)}}
+        with pytest.raises(checker.Refused, match=r"the regret .* is claimed"):
+            checker.check(lie)
+    if given:  # its own bounds are no bounds on the best policy
+        with pytest.raises(checker.Refused, match="'nothing' is proved"):
+            checker.check(proof | {"regret": None})
+        part = proof["regret"] | {"best": None}
+        with pytest.raises(checker.Refused, match="a bound on another value"):
+            checker.check(proof | {"regret": part})

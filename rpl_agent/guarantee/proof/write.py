@@ -11,8 +11,10 @@ import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +84,9 @@ def as_proved(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
     """The certificate with the proved numbers; a better bound that was only computed is kept under another name."""
     if "refused" in proof:
         return certificate
-    bounds: dict[str, Any] = {"lower": -math.inf, "upper": math.inf}
-    bounds |= {side: bound for side, bound in proof["claim"].items() if bound is not None}
-    computed: dict[str, Any] = {"lower": certificate.lower, "upper": certificate.upper}
+    bounds: dict[str, Any] = {"lower": -math.inf, "upper": math.inf, "regret": math.inf}
+    bounds |= {claim: bound for claim, bound in proof["claim"].items() if bound is not None}
+    computed: dict[str, Any] = {claim: getattr(certificate, claim) for claim in bounds}
     better = [side for side, bound in bounds.items() if not math.isclose(bound, computed[side], rel_tol=SAME)]
     return replace(certificate, **bounds, proved=True, **{f"unproved_{side}": computed[side] for side in better})
 
@@ -112,8 +114,9 @@ def belongs(
     problems = [f"the proof is about another {part}" for part, value in wanted.items() if proof.get(part) != value]
     if not all(region.get("data") in known for region in proof.get("regions", [])):
         problems.append("the proof is about other data of an earlier time")
-    bounds = [None if math.isinf(bound) else bound for bound in (certificate.lower, certificate.upper)]
-    if proof.get("claim") != dict(zip(("lower", "upper"), bounds)):
+    numbers = (certificate.lower, certificate.upper, certificate.regret)
+    bounds = [None if math.isinf(bound) else bound for bound in numbers]
+    if proof.get("claim") != dict(zip(("lower", "upper", "regret"), bounds)):
         problems.append("the bounds are not the proved numbers")
     return problems
 
@@ -163,35 +166,92 @@ class _Proof:
         checker.need(NO_DATA not in (certificate.fallback or ""), f"the data are not trusted: {certificate.fallback}")
         self.is_graph = certificate.fallback is not None
         self.content = _statement(pmdp, counts, certificate)
+        self.foundations: dict[int, Foundation] = {}
+        self.claims: dict[bool, checker.Claim] = {}  # what is proved of the sides, by whether it is the upper one
 
     def made(self) -> dict[str, Any]:
-        foundations: dict[int, Foundation] = {}
+        foundations = self.foundations
         claim: dict[str, float | None] = {}
         sides: dict[str, dict[str, Any] | None] = {}
         for side, computed in (("lower", self.certificate.lower), ("upper", self.certificate.upper)):
-            counts = self.earlier.get(side, self.counts)
-            if counts.total not in foundations:
-                foundations[counts.total] = Foundation(self.content | {"data": data_content(counts, self.is_graph)})
-            base = foundations[counts.total]
+            base = self._foundation(side)
             upper = side == "upper"
             found = self._side(base, upper) if math.isfinite(computed) else None
-            sides[side] = None if found is None else found[1] | {"region": list(foundations).index(counts.total)}
+            sides[side] = None if found is None else found[1] | {"region": self._place(base)}
             bounds = [float(upper)] if (base.objective.is_reach if upper else base.objective.is_positive) else []
             bounds += [] if found is None else [found[0]]
             best = (min if upper else max)(bounds, default=None)
             claim[side] = None if best is None or math.isinf(computed) else (max if upper else min)(best, computed)
+        claim["regret"], sides["regret"] = self._regret(claim)
         regions = [
             base.part | {"data": None if total == self.counts.total else base.content["data"]}
             for total, base in foundations.items()
         ]
         return self.content | {"regions": regions, "claim": claim} | sides
 
+    def _foundation(self, claim: str) -> Foundation:
+        """Of the data that a claim is based on."""
+        counts = self.earlier.get(claim, self.counts)
+        if counts.total not in self.foundations:
+            content = self.content | {"data": data_content(counts, self.is_graph)}
+            self.foundations[counts.total] = Foundation(content)
+        return self.foundations[counts.total]
+
+    def _place(self, base: Foundation) -> int:
+        return list(self.foundations.values()).index(base)
+
+    def _relaxation(self, base: Foundation) -> Intervals:
+        intervals = base.region.intervals
+        low, high = (_outward(numbers, up) for numbers, up in ((intervals.low, False), (intervals.high, True)))
+        return Intervals(untied_model(self.pmdp) if self.is_graph else self.pmdp, low, high)
+
+    def _regret(self, claim: Mapping[str, float | None]) -> tuple[float | None, dict[str, Any] | None]:
+        """(claimed number, functions for every policy and for this one) of the regret, which the gap bounds too."""
+        computed, base = self.certificate.regret, self._foundation("regret")
+        if math.isinf(computed):
+            return None, None
+        known, lower, upper, part = list[Fraction](), claim["lower"], claim["upper"], None
+        if not self.certificate.evaluated and lower is not None and upper is not None:
+            known.append(Fraction(upper) - Fraction(lower))
+        with suppress(checker.Refused):
+            pair = [self._function(base, own) for own in (False, True)]
+            error = Fraction(self.certificate.reward_error)
+            known.append(checker.regret(pair[0][0], pair[1][0], error))
+            part = {"region": self._place(base), "best": pair[0][1], "mine": pair[1][1]}
+        if not known:
+            return None, None
+        return max(_rounded(min(known), True), computed), part
+
+    def _function(self, base: Foundation, own: bool) -> tuple[checker.Claim, dict[str, Any] | None]:
+        """A function, affine if possible, that bounds the value of the policy, or of all, where a regret needs it.
+
+        With what the file says about it: nothing if it is that of a bound.
+        """
+        upper = own == (self.objective.sense is Sense.MIN)
+        known = self.claims.get(upper)
+        if known is not None and known.region is base.region and known.ball and (known.policy is not None) == own:
+            return known, None
+        relaxation, asked = self._relaxation(base), (self.objective, self.certificate.policy, own, upper)
+        makers: list[Any] = [partial(_plain, relaxation)]
+        if base.frame is not None:
+            makers.insert(0, partial(_affine, relaxation, base))
+        functions = (maker(*asked) for maker in makers)
+        policy = checker.Policy(base.model, self.content["policy"]) if own else None
+        scale, sign = _time_scale(relaxation.pmdp, self.objective), 1.0 if upper else -1.0
+        shown = ((function[1], slack) for function in functions if function is not None for slack in WIDENED)
+        for function, slack in shown:
+            values = _shown(function, scale, sign * slack, None)
+            with suppress(checker.Refused):
+                claim = checker.Claim(base.region, policy, upper, values)
+                self._check(claim, values)
+                claim.at_start()
+                return claim, values
+        raise checker.Refused("no function is proved")
+
     def _side(self, base: Foundation, upper: bool) -> tuple[float, dict[str, Any]] | None:
         """(claimed number, value function) of one side; None if nothing was proved."""
         own = self.certificate.evaluated or upper == (self.objective.sense is Sense.MIN)
-        model, intervals = base.model, base.region.intervals
-        low, high = (_outward(numbers, up) for numbers, up in ((intervals.low, False), (intervals.high, True)))
-        relaxation = Intervals(untied_model(self.pmdp) if self.is_graph else self.pmdp, low, high)
+        model, relaxation = base.model, self._relaxation(base)
         policy, kept = checker.Policy(model, self.content["policy"]) if own else None, len(base.region.cuts)
         for values in candidates(relaxation, base, self.objective, self.certificate.policy, own, upper):
             try:
@@ -205,6 +265,7 @@ class _Proof:
                     base.cuts.keep(kept)
                 continue
             bound = base.objective.off(bound, Fraction(self.certificate.reward_error), upper)
+            self.claims[upper] = claim
             return _rounded(bound, upper), values
         return None
 
