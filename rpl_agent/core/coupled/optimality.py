@@ -25,7 +25,7 @@ from rpl_agent.core.solver.graph import ANY_ROW, usable_rows
 from rpl_agent.core.solver.problem import Problem
 
 #: rounds in which rows are dropped, as long as each drops this share of those that are left
-ROUNDS, WORTHWHILE = 6, 0.02
+ROUNDS, WORTHWHILE = 3, 0.1
 #: rows whose value at the centre is closer to that of their state than this, relative to the values, may be ties
 CLOSE = 1e-9
 #: rows that are dropped pay, or cost, this multiple of the largest value: then they never matter

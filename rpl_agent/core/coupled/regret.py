@@ -33,8 +33,8 @@ from rpl_agent.core.solver.problem import Problem
 
 #: the most products of derivatives over all transitions: a few tenths of a second
 PRODUCTS = 200_000_000
-#: split the region if the regret is more than this share of what is known already
-SPLIT = 0.25
+#: split the region if the regret is more than this share of what is known already, but not hopelessly more
+SPLIT, HOPELESS = 0.25, 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,8 @@ def proved_regret(found: CoupledBounds, region: Region, policy: Policy, known: f
         return Regret(rounding, verdict.undecided, rounding == 0.0)
     most = np.inf if pair is None else pair.most
     whole = found.expansion.frame
-    if pieces > 1 and SPLIT * known < most and isinstance(whole, Frame) and found.proved:
+    is_close = SPLIT * known < most < HOPELESS * known
+    if pieces > 1 and is_close and isinstance(whole, Frame) and found.proved:
         attempt = partial(search.over_piece, directions)
         most = worst_of_pieces(region, whole, found.gradient, min(most, known), attempt, pieces)
     if verdict is not None:
