@@ -25,7 +25,7 @@ import benchmarks
 
 #: options that only some benchmarks take
 OPTIONS = {
-    "fuzz": ("minutes", "problems", "jobs", "first", "polynomial", "proofs"), "faults": ("only",),
+    "fuzz": ("minutes", "problems", "jobs", "first", "polynomial", "proofs", "regrets"), "faults": ("only",),
     "tightness": ("jobs",), "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"), "solver": ("only",),
     "paths": ("only",), "cyclic": ("only", "folder"),
 }  # fmt: skip
@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, help="first seed of the fuzz and of bets")
     parser.add_argument("--polynomial", action="store_true", default=None, help="fuzz over polynomial models")
     parser.add_argument("--proofs", action="store_true", default=None, help="fuzz of certificates and their proofs")
+    parser.add_argument("--regrets", action="store_true", default=None, help="fuzz of regrets and of what is optimal")
     parser.add_argument("--only", help="one part of a benchmark that has parts, e.g. kills of faults")
     parser.add_argument("--folder", metavar="FOLDER", help="where cyclic finds public models")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")

@@ -5,7 +5,8 @@ long (`--problems N`: until N are solved), each process with its own seeds, and 
 failures; every failure names its seed and is written to stderr when it is found. `--first N` chooses the first seed.
 The oracle (`tests/reference/oracle.py`) shares no code with the solver. `--polynomial`: models of degree up to 6 in up
 to 6 parameters, regions of these, and exact values at many points of the regions; no false solutions. `--proofs`:
-certificates of random models with their proofs, and false claims, against `rpl_agent/guarantee/checker.py`.
+certificates of random models with their proofs, and false claims, against `rpl_agent/guarantee/checker.py`. `--regrets`: the most
+that any policy gains over one, and what is called optimal, against exact optima at many points of random regions.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 from tests.reference import polynomials
 from tests.reference import proofs as proved
+from tests.reference import regrets as compared
 from tests.reference.fuzz import Tally, round_of
 
 Row = dict[str, Any]
@@ -29,7 +31,7 @@ Row = dict[str, Any]
 
 def rows(
     smoke: bool = False, full: bool = False, minutes: float | None = None, problems: int | None = None, jobs: int = 1,
-    first: int = 0, polynomial: bool = False, proofs: bool = False,
+    first: int = 0, polynomial: bool = False, proofs: bool = False, regrets: bool = False,
 ) -> list[Row]:  # fmt: skip
     """One row per kind of model, one in all, one per failure."""
     limit = 60.0 * (minutes if minutes is not None else 10.0 if full else 1.0)
@@ -37,6 +39,7 @@ def rows(
     most = 4 if smoke else None
     began = time.perf_counter()
     one = proved.round_of if proofs else polynomials.round_of if polynomial else round_of
+    one = compared.round_of if regrets else one
     if jobs == 1:
         parts = [_rounds(first, 1, limit, most, least, one)]
     else:

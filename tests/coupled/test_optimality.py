@@ -16,7 +16,9 @@ from rpl_agent.core.regions.lifting import build_region
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver.problem import Problem
 from tests.coupled.test_coupled import CENTER, cases, prepared
+from tests.reference import regrets
 from tests.reference.coupled import box_points, exact_rows, exact_value, objectives
+from tests.reference.fuzz import Tally
 from tests.reference.solver import chain_value
 
 ENDS = ("won", "lost")
@@ -156,3 +158,12 @@ def test_ties_are_ties_at_every_parameter():
                 assert q == values[int(pmdp.row_state[row])], (seed, objective.describe(), row)
             tied += int(found.sum())
     assert tied > 20
+
+
+def test_random_regrets_are_true():
+    """The fuzz of `python -m benchmarks fuzz --regrets`, in short."""
+    tally = Tally()
+    for seed in range(12):
+        tally.add(regrets.round_of(seed))
+    assert tally.failures == []
+    assert tally.problems["regrets"] > 50 and tally.problems["proved optimal"] > 10
