@@ -481,7 +481,8 @@ def _better_bounds(
     one, other = objective.resolve(relaxation.pmdp).outward(found.lower, found.upper)  # as `lower` and `upper` are
     better = one > lower if objective.sense is Sense.MAX else other < upper
     if by_regret:
-        better = _has_less_regret(found, region, chosen)
+        own = one if objective.sense is Sense.MAX else other  # not bounded where rectangular bounds are as good
+        better = math.isfinite(own) and _has_less_regret(found, region, chosen)
         mine = (one, other) if better else known  # the bound of the agent's own side is that of the policy
         one, lower = (mine[0], mine[0]) if objective.sense is Sense.MAX else (one, lower)
         other, upper = (mine[1], mine[1]) if objective.sense is Sense.MIN else (other, upper)

@@ -13,8 +13,10 @@ from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Objective, Policy, Sense, build
+from rpl_agent.core.regions.product import Product
+from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.pipeline import Config, certify, certify_uncertainty, uncertainty_from
+from rpl_agent.guarantee.pipeline import Config, certify, certify_uncertainty, true_value, uncertainty_from
 from rpl_agent.guarantee.verify import verify
 from rpl_envs.benchmark import benchmark
 from tests.reference.coupled import exact_value, objectives, random_model
@@ -158,3 +160,36 @@ def test_optimal_is_said_and_verified():
     assert not early.optimal
     lie = replace(early, optimal=True)
     assert any("optimal" in problem for problem in verify(lie, world.pmdp, few).problems)
+
+
+def bridges():
+    """Seven bridges that may throw one back, each with a chance of its own, and a slow ferry beside each."""
+
+    def rows(place):
+        if place == "goal":
+            return {"stay": {"goal": 1}}
+        after = place + 1 if place < 6 else "goal"
+        return {"bridge": {after: f"p{place}", 0: f"1 - p{place}"}, "ferry": {after: "1/2", place: "1/2"}}
+
+    return build(
+        0,
+        rows,
+        domain={f"p{k}": (0.05, 0.95) for k in range(7)},
+        labels={"goal": lambda s: s == "goal"},
+        rewards={"cost": lambda s, a: 0.0 if s == "goal" else 1.0 if a == "bridge" else 2.5},
+    )
+
+
+def test_independent_unknowns_are_compared_in_their_box():
+    """One choice per row is as good as one parameter for a bound, but not for a comparison."""
+    pmdp, objective = bridges(), Objective.cost("cost", target="goal")
+    theta = np.array([0.9, 0.8, 0.7, 0.6, 0.75, 0.5, 0.85])
+    counts = uniform_counts(pmdp, objective, theta, 30_000, 100_000, 3)
+    assert isinstance(uncertainty_from(pmdp, counts, Config(), objective).region, Product)
+    best = solve_at(pmdp, theta, objective, precision=1e-10).middle
+    found = certify(pmdp, counts, objective)
+    assert true_value(pmdp, objective, found.policy, theta, 1e-10) - best <= found.regret + 1e-9
+    good = certify(pmdp, counts, objective, policy=solve_at(pmdp, theta, objective).policy)
+    assert good.regret < 0.5 * found.gap
+    preferred = certify(pmdp, counts, objective, prefer="regret")
+    assert math.isfinite(preferred.upper) and preferred.regret <= found.regret
