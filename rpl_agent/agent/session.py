@@ -242,6 +242,7 @@ def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certifi
         upper=upper,
         regret=min(least.regret, difference_above(upper, lower)),
         optimal=least.optimal,
+        undecided=0 if least.optimal else momentary.undecided,
         policy=shown.policy,
         estimate=shown.estimate,
     )

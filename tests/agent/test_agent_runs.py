@@ -85,7 +85,9 @@ def test_figures_and_hyperparameters_are_logged(run):
     from tensorboard.plugins.hparams.metadata import EXPERIMENT_TAG, parse_experiment_plugin_data
 
     stored = parse_experiment_plugin_data(events.SummaryMetadata(EXPERIMENT_TAG).plugin_data.content)
-    assert [m.name.tag for m in stored.metric_infos] == ["guarantee/gap", "guarantee/lower", "guarantee/upper"]
+    assert [m.name.tag for m in stored.metric_infos] == [
+        f"guarantee/{name}" for name in ("gap", "regret", "lower", "upper")
+    ]
     types = {info.name: info.type for info in stored.hparam_infos}
     assert (types["model"], types["delta"], types["seed"]) == (1, 3, 3)  # text, number
     assert sorted(types)[:5] == ["confidence", "delta", "exploration", "model", "relaxation"]  # what the table shows
@@ -199,7 +201,9 @@ def test_names_and_folders(run, tmp_path):
 # ---------------------------------------------------------------------- what people see
 def session(**certificate):
     """A run after 50 of 100 episodes."""
-    shown = SimpleNamespace(**{"lower": 0.25, "upper": 0.5, "gap": 0.25, "sentence": "", **certificate})
+    shown = SimpleNamespace(
+        **{"lower": 0.25, "upper": 0.5, "gap": 0.25, "regret": 0.125, "sentence": "", **certificate}
+    )
     made = Session(0, Config(delta=0.001))
     made.certificate, made.target = shown, Target("episodes", 100)
     pmdp, objective = machine_model()
@@ -222,6 +226,7 @@ def test_the_panel_ends_with_an_empty_line():
 def test_lines_and_panel_show_the_figures(capsys):
     text = line(session(), 10.0)
     assert "50/100" in text and "lower 0.25" in text and "gap 0.25" in text and "left 0:10" in text
+    assert "regret 0.125" in text
     from rich.console import Console
 
     console = Console(width=80, record=True, file=open("/dev/null", "w"))
@@ -231,7 +236,7 @@ def test_lines_and_panel_show_the_figures(capsys):
     assert "\nepisodes   50 of 100  " in panel and "mean cost of the exploring policy 0.1" in panel
     assert promise in " ".join(panel.split()) and "δ = 0.001" in panel
     assert "0.25 ≤ V ≤ 0.5" in panel and "solve 75%" in panel and "updates" in panel
-    assert "not yet certified" not in panel
+    assert "not yet certified" not in panel and "at most 0.125: no policy is better by more" in panel
     view = LiveView(Console(force_terminal=True, width=90))
     view.start()
     view.certified(session())
