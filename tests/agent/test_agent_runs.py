@@ -85,9 +85,8 @@ def test_figures_and_hyperparameters_are_logged(run):
     from tensorboard.plugins.hparams.metadata import EXPERIMENT_TAG, parse_experiment_plugin_data
 
     stored = parse_experiment_plugin_data(events.SummaryMetadata(EXPERIMENT_TAG).plugin_data.content)
-    assert [m.name.tag for m in stored.metric_infos] == [
-        f"guarantee/{name}" for name in ("gap", "regret", "lower", "upper")
-    ]
+    shown = [f"guarantee/{name}" for name in ("gap", "regret", "lower", "upper")]
+    assert [m.name.tag for m in stored.metric_infos] == shown
     types = {info.name: info.type for info in stored.hparam_infos}
     assert (types["model"], types["delta"], types["seed"]) == (1, 3, 3)  # text, number
     assert sorted(types)[:5] == ["confidence", "delta", "exploration", "model", "relaxation"]  # what the table shows
@@ -201,9 +200,8 @@ def test_names_and_folders(run, tmp_path):
 # ---------------------------------------------------------------------- what people see
 def session(**certificate):
     """A run after 50 of 100 episodes."""
-    shown = SimpleNamespace(
-        **{"lower": 0.25, "upper": 0.5, "gap": 0.25, "regret": 0.125, "sentence": "", **certificate}
-    )
+    figures = {"lower": 0.25, "upper": 0.5, "gap": 0.25, "regret": 0.125, "sentence": ""}
+    shown = SimpleNamespace(**figures | certificate)
     made = Session(0, Config(delta=0.001))
     made.certificate, made.target = shown, Target("episodes", 100)
     pmdp, objective = machine_model()
