@@ -14,7 +14,7 @@ from rpl_agent.core.model import Sense
 from rpl_agent.guarantee.pipeline import uncertainty_from
 from tests.reference.oracle import Question, best_values, policy_values
 
-MODULE = sys.modules["rpl_agent.guarantee.pipeline"]
+MODULE = sys.modules["rpl_agent.core.solver.proved"]
 THETA = [Fraction(k, 16) for k in (12, 10, 9, 13, 8, 14, 11, 7)]
 PRICE = (1.0, 1.25)
 
