@@ -11,7 +11,6 @@ therefore collected one at a time, and it is then called once per step, with ``n
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partialmethod
@@ -25,6 +24,7 @@ from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.agent.schedule import RegretGoal
 from rpl_agent.agent.storage.checkpoint import CheckpointError
+from rpl_agent.agent.storage.pace import Pace
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.guarantee.certificate import Certificate
@@ -188,7 +188,8 @@ class CheckpointCallback(BaseCallback):
     ----------
     save_freq : episodes between two saves, or None.
     save_path : the file; default ``checkpoint.zip`` in the run folder.
-    seconds : seconds between two saves, or None. Saving draws no random numbers, so its timing changes nothing.
+    seconds : seconds between two saves, more if they take long, or None. Saving draws no random numbers, so its timing
+        changes nothing.
 
     >>> CheckpointCallback(save_freq=1000, save_path="logs/agent.zip").path.name
     'agent.zip'
@@ -205,7 +206,7 @@ class CheckpointCallback(BaseCallback):
         self.path = None if save_path is None else Path(save_path)
         self.every, self.seconds = save_freq, seconds
         self._saved_at = 0
-        self._saved_time = 0.0
+        self._pace = Pace(0.0 if seconds is None else seconds)
 
     def _on_training_start(self) -> None:
         if self.path is None:
@@ -216,7 +217,7 @@ class CheckpointCallback(BaseCallback):
 
     def _on_step(self) -> bool:
         due = self.every is not None and self.agent.num_episodes // self.every > self._saved_at // self.every
-        if due or (self.seconds is not None and time.monotonic() - self._saved_time >= self.seconds):
+        if due or (self.seconds is not None and self._pace.is_due()):
             self.save()
         return True
 
@@ -224,10 +225,11 @@ class CheckpointCallback(BaseCallback):
         """Save now; on a disk error warn and retry at the next save point."""
         assert self.path is not None
         try:
-            self.agent.save(self.path)
+            with self._pace.measured():
+                self.agent.save(self.path)
         except CheckpointError as error:
             warnings.warn(f"{error}; learning continues, and saving will be retried", RPLWarning, stacklevel=2)
-        self._saved_at, self._saved_time = self.agent.num_episodes, time.monotonic()
+        self._saved_at = self.agent.num_episodes
 
 
 class CertificateLog(BaseCallback):

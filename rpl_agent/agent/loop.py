@@ -17,8 +17,10 @@ from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import NEVER, Limits, Never, RegretGoal, Target, next_log
+from rpl_agent.agent.storage.pace import Pace
 from rpl_agent.core.evidence.counts import next_share
 from rpl_agent.core.model import Policy
+from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.pipeline import timed
 
 #: A run ends with a proof if it has at most this many inequalities (seconds); `rpl certify RUN` has no limit.
@@ -33,6 +35,8 @@ class Loop:
     def __init__(self, callbacks: CallbackList, view: views.View):
         self._callbacks, self._view = callbacks, view
         self._agent, self._session = callbacks.agent, callbacks.agent.session
+        self._files = Pace()
+        self._is_written = True  # whether the last certificate is in its file
 
     def run(self, source: Stream, target: Target, interrupt: Interrupt) -> None:
         session, callbacks = self._session, self._callbacks
@@ -65,6 +69,8 @@ class Loop:
         if certified_at != session.steps or session.certificate is None:
             self._certify()
         folder = self._agent.run_folder
+        if not self._is_written and session.certificate is not None:
+            self._write(session.certificate)
         if folder is not None and session.certificate is not None and not session.interrupted:
             with timed(session.planner.seconds, "proof"):
                 self._view.message("writing the proof of the certificate")
@@ -170,7 +176,13 @@ class Loop:
             views.record(session, self._agent.logger, certificate)
             go_on = self._callbacks.on_certificate(certificate)
             self._agent.logger.dump(session.episodes)
-            if self._agent.run_folder is not None:
-                write_certificate(self._agent.run_folder, certificate)
+            self._is_written = self._files.is_due()
+            if self._is_written:
+                self._write(certificate)
             self._view.certified(session)
         return go_on
+
+    def _write(self, certificate: Certificate) -> None:
+        if self._agent.run_folder is not None:
+            with self._files.measured():
+                write_certificate(self._agent.run_folder, certificate)

@@ -20,8 +20,8 @@ from rpl_agent.core.errors import RPLWarning
 if TYPE_CHECKING:
     from rpl_agent.guarantee.certificate import Certificate
 
-#: Seconds between two pictures while a run goes on: drawing one takes longer than certifying. A run that is over sooner
-#: has none of them here; `rpl report` and `rpl plot-region` draw them.
+#: Runs that last this many seconds end with pictures: drawing them takes longer than certifying, and those of a policy
+#: simulate its visits. `rpl report` and `rpl plot-region` draw them for shorter runs, and while a run goes on.
 PICTURE_SECONDS = 20.0
 #: The certificate's assumptions; the docs page on guarantees has all of them.
 ASSUMPTIONS = (
@@ -35,27 +35,22 @@ class TensorBoardCallback(BaseCallback):
 
     def __init__(self) -> None:
         super().__init__()
-        self._drawn = time.monotonic()
-        self._failed = False
+        self._began = time.monotonic()
 
     def _on_certificate(self, certificate: Certificate) -> bool:
         writer = self.agent.logger.tensorboard
         if writer is not None:
             writer.text("guarantee", _guarantee_text(certificate), self.agent.num_episodes)
-            self._try_to_draw(writer, certificate)
         return True
 
     def _try_to_draw(self, writer: Any, certificate: Certificate) -> None:
-        """Draw from time to time; no picture ends a run."""
-        if time.monotonic() - self._drawn < PICTURE_SECONDS or find_spec("matplotlib") is None:
+        """Draw at the end of a run that was not short; no picture ends a run."""
+        if time.monotonic() - self._began < PICTURE_SECONDS or find_spec("matplotlib") is None:
             return
         try:
             self._draw(writer, certificate)
         except Exception as error:
-            if not self._failed:
-                warnings.warn(f"a picture for TensorBoard is left out: {error!r}", RPLWarning, stacklevel=2)
-            self._failed = True
-        self._drawn = time.monotonic()
+            warnings.warn(f"a picture for TensorBoard is left out: {error!r}", RPLWarning, stacklevel=2)
 
     def _draw(self, writer: Any, certificate: Certificate) -> None:
         """``region/outline``, one or two parameters of the confidence region, and ``policy/map``."""

@@ -154,6 +154,10 @@ MAX_RATIO = 200
 STALE_SECONDS = 3600.0
 
 
+#: checksums of the checkpoints that this process wrote last
+_WRITTEN: dict[Path, int] = {}
+
+
 class CheckpointError(DataError):
     """A checkpoint is missing, damaged, hostile or of another model."""
 
@@ -184,13 +188,24 @@ def _write(path: Path, blob: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(name, 0o644)  # mkstemp makes it private; a checkpoint is as readable as the logs beside it
         with suppress(CheckpointError):  # never replace a good previous file by a damaged one
-            read(path)
+            if not _is_as_written(path):
+                read(path)
             _keep_previous(path)
         os.replace(name, path)
+        _WRITTEN[path.resolve()] = zlib.crc32(blob)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def _is_as_written(path: Path) -> bool:
+    """Whether the file still is the checkpoint that this process wrote last: then it need not be unpacked to see."""
+    known = _WRITTEN.get(path.resolve())
+    try:
+        return known is not None and zlib.crc32(path.read_bytes()) == known
+    except OSError:
+        return False
 
 
 def pack(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:

@@ -1,0 +1,40 @@
+"""`Pace`: what is written again and again, rarely enough that a run spends its time on learning."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: the share of a run's time that each thing may take, and seconds that are never too many
+SHARE, CHEAP = 0.03, 0.02
+
+
+class Pace:
+    """When the next one is due: ``least`` seconds after the last, and later if that one took long.
+
+    >>> pace = Pace()
+    >>> with pace.measured():
+    ...     pass
+    >>> pace.is_due()
+    True
+    """
+
+    def __init__(self, least: float = 0.0):
+        self.least = least
+        self._took, self._ended = 0.0, -math.inf
+
+    def is_due(self) -> bool:
+        rest = self._took / SHARE if self._took > CHEAP else 0.0
+        return time.monotonic() - self._ended >= max(self.least, rest)
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Around the writing: how long it takes."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._ended = time.monotonic()
+            self._took = self._ended - began
