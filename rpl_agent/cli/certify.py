@@ -142,7 +142,12 @@ def add_data(parser: Options) -> None:
         "--episodes", type=count, metavar="N", help="simulate N uniform episodes at the true parameters"
     )
     add_seed(parser)
-    parser.add_argument("--data", metavar="LOG", help="transitions in a .csv or .parquet file, or minari:NAME")
+    parser.add_argument(
+        "--data",
+        metavar="LOG",
+        nargs="+",
+        help="transitions in a .csv or .parquet file, or minari:NAME; several are pieces of one log, in order",
+    )
     parser.add_argument(
         "--fixed-length", action="store_true", help="the length of the log was fixed before its data: tighter bounds"
     )

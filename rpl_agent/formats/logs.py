@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,12 +49,17 @@ class Log:
 
 
 def read_log(
-    pmdp: ParametricMDP, source: str | Path, *, quarantine: str | Path | None = None, schedule: str = "geometric"
+    pmdp: ParametricMDP,
+    source: str | Path | Sequence[str | Path],
+    *,
+    quarantine: str | Path | None = None,
+    schedule: str = "geometric",
 ) -> Log:
-    """Read ``log.csv``, ``log.parquet`` or ``minari:NAME`` into counts.
+    """Read ``log.csv``, ``log.parquet`` or ``minari:NAME`` into counts; or a log in several such pieces, in order.
 
     Parameters
     ----------
+    source : one or several; each piece begins with an episode of its own.
     quarantine : write rows that the model forbids to this CSV file (with their place and reason) instead of failing.
         A certificate from the other rows is valid only if the forbidden ones are recording errors, not behaviour.
     schedule : when to take marks, a rule that never looks at outcomes. "geometric" is valid however the end of the log
@@ -73,12 +78,16 @@ def read_log(
     >>> read_log(coin, path).counts.total
     2
     """
-    counts = Counts(pmdp, schedule=schedule, planned=max(1, length(source)) if schedule == "split" else None)
+    pieces = [source] if isinstance(source, (str, Path)) else list(source)
+    if not pieces:
+        raise DataError("a log has at least one file")
+    source = pieces[0] if len(pieces) == 1 else f"{pieces[0]} … {pieces[-1]}"
+    counts = Counts(pmdp, schedule=schedule, planned=max(1, sum(map(length, pieces))) if schedule == "split" else None)
     decoder, chain, repeated, rows = _Decoder(pmdp), _Chain(pmdp), RepeatedRows(pmdp), 0
     kept = nullcontext() if quarantine is None else open(quarantine, "w", encoding="utf-8", newline="")
     with kept as file:
         forbidden = _Forbidden(file)
-        for block in open_log(source):
+        for block in _blocks(pieces, chain):
             states, found, reasons = decoder.decode(block)
             starts = chain.follow(block, states, found, reasons)
             for k in sorted(reasons):
@@ -123,6 +132,12 @@ def log_steps(pmdp: ParametricMDP, source: str | Path) -> tuple[np.ndarray, np.n
     return np.concatenate(steps), np.concatenate(begins)
 
 
+def _blocks(pieces: Sequence[str | Path], chain: _Chain) -> Iterator[LogRows]:
+    for piece in pieces:
+        chain.restart()
+        yield from open_log(piece)
+
+
 def _refuse_repetitions(source: str | Path, look: Callable[..., None], *rows: np.ndarray) -> None:
     try:
         look(*rows)
@@ -138,6 +153,10 @@ class _Chain:
         self._is_start = np.zeros(pmdp.num_states, dtype=bool)
         self._is_start[pmdp.initial_state] = True
         self._is_start[pmdp.first_states] = True
+
+    def restart(self) -> None:
+        """The next row begins an episode."""
+        self._last, self._episode = _UNKNOWN, None
 
     def follow(self, block: LogRows, states: np.ndarray, found: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
         """(n,) bool, rows that begin an episode; rows that do not follow get a reason."""

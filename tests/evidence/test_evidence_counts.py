@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import rpl_envs
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.counts import BET_SHARES, Counts
 from rpl_agent.core.model import build
@@ -251,3 +252,25 @@ def test_windows_begin_where_the_plan_says(chain):
     arrays["mark_weights"][2:] /= 10
     with pytest.raises(DataError, match="not the schedule's own"):
         Counts.from_arrays(chain, arrays)
+
+
+def test_merged_counts_are_those_of_all_pieces_and_mark_only_where_one_ends():
+    pmdp = rpl_envs.benchmark("Betting-25").pmdp
+    rng = np.random.default_rng(0)
+    pieces, ends = [], []
+    for size in (10, 100, 300, 1000, 50):
+        piece = Counts(pmdp)
+        piece.add_transitions(rng.integers(0, pmdp.num_transitions, size))
+        pieces.append(piece)
+        ends.append(size)
+    merged = Counts(pmdp).merge(*pieces)
+    assert merged.total == sum(ends) and merged.schedule == "geometric"
+    np.testing.assert_array_equal(merged.transitions, sum(piece.transitions for piece in pieces))
+    np.testing.assert_array_equal(merged.successes, sum(piece.successes for piece in pieces))
+    assert {mark.total for mark in merged.marks} <= set(np.cumsum(ends).tolist()) and merged.marks
+    with pytest.raises(DataError, match="given twice"):
+        merged.merge(pieces[0], pieces[0])
+    with pytest.raises(DataError, match="given twice"):
+        merged.merge(merged)
+    with pytest.raises(DataError, match="cannot be added"):
+        Counts(rpl_envs.benchmark("Glider-11x9").pmdp).merge(pieces[0])

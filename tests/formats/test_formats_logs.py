@@ -381,3 +381,26 @@ def test_minari_without_its_file_reader_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, "minari", SimpleNamespace(load_dataset=load_dataset))
     with pytest.raises(DataError, match=r"h5py is not installed\): pip install 'minari\[hdf5\]'"):
         list(log_sources.open_log("minari:some/data-v0"))
+
+
+@pytest.mark.parametrize("cut", [30, 450, 461])  # between episodes, and within one
+def test_a_log_in_pieces_is_the_whole_log(pmdp, steps, tmp_path, cut):
+    path, table = steps
+    parts = [tmp_path / "part1.csv", tmp_path / "part2.csv"]
+    for part, rows in zip(parts, (table[:cut], table[cut:]), strict=True):
+        write_numbers(part, rows)
+    whole, pieces = read_log(pmdp, path), read_log(pmdp, parts)
+    np.testing.assert_array_equal(pieces.counts.transitions, whole.counts.transitions)
+    assert pieces.rows == whole.rows
+    assert [mark.total for mark in pieces.counts.marks] == [mark.total for mark in whole.counts.marks]
+    split = read_log(pmdp, parts, schedule="split")
+    assert [mark.total for mark in split.counts.marks] == [
+        mark.total for mark in read_log(pmdp, path, schedule="split").counts.marks
+    ]
+
+
+def test_a_piece_given_twice_is_noticed(pmdp, steps):
+    with pytest.raises(DataError, match="repeat"):
+        read_log(pmdp, [steps[0], steps[0]])
+    with pytest.raises(DataError, match="at least one file"):
+        read_log(pmdp, [])

@@ -176,6 +176,30 @@ class Counts:
         self._add_sparse(indices, amounts)
         self._mark_if_due()
 
+    def merge(self, *pieces: Counts) -> Counts:
+        """Add the counts of further pieces of the data, such as files or sites; returns this table.
+
+        Pieces come in the order in which they were collected, or were collected independently of each other. Where one
+        ends a mark may be taken, because that does not depend on outcomes; the marks within a piece are forgotten.
+
+        >>> import rpl_envs
+        >>> pmdp = rpl_envs.benchmark("Betting-25").pmdp
+        >>> sites = [Counts(pmdp), Counts(pmdp)]
+        >>> sites[0].add_transitions([0, 0, 1])
+        >>> sites[1].add_transitions([1])
+        >>> Counts(pmdp).merge(*sites).total
+        4
+        """
+        if len({id(piece) for piece in (self, *pieces)}) <= len(pieces):
+            raise DataError("a piece of the data is given twice")
+        for piece in pieces:
+            if piece.pmdp is not self.pmdp and piece.pmdp.content_hash != self.pmdp.content_hash:
+                raise DataError(f"counts of {piece.pmdp.name} cannot be added to those of {self.pmdp.name}")
+        self.schedule = self.schedule or "geometric"
+        for piece in pieces:
+            self.add_batch(piece.transitions)
+        return self
+
     def copy(self) -> Counts:
         """An independent table; marks are immutable and shared."""
         copy = Counts(self.pmdp, schedule=self.schedule, planned=self.planned)
