@@ -181,3 +181,31 @@ def test_kill_9_while_writing_leaves_a_whole_checkpoint(tmp_path, sized):
         process.wait()
         state, arrays = checkpoint.read(path)
         assert state["k"] in (last, last + 1) and len(arrays["x"]) == 50_000
+
+
+def test_integers_are_stored_in_small_types_and_come_back_in_their_own(tmp_path):
+    arrays = {
+        "counts": np.array([0, 3, 70_000], dtype=np.int64),
+        "signed": np.array([-1, 200], dtype=np.int32),
+        "weights": np.array([0.5, np.nan]),
+        "none": np.zeros(0, dtype=np.int64),
+        "flags": np.array([True, False]),
+    }
+    checkpoint.write(tmp_path / "c.zip", {"a": 1}, arrays)
+    found = checkpoint.read(tmp_path / "c.zip")[1]
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_a_checkpoint_that_was_damaged_after_it_was_written_does_not_become_the_previous_one(tmp_path):
+    path = tmp_path / "c.zip"
+    for k in range(2):
+        checkpoint.write(path, {"k": k}, {})
+    good = checkpoint.previous_path(path).read_bytes()
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    path.write_bytes(bytes(damaged))
+    checkpoint.write(path, {"k": 2}, {})
+    assert checkpoint.previous_path(path).read_bytes() == good
+    assert checkpoint.read(path)[0] == {"k": 2}

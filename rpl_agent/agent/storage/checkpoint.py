@@ -4,7 +4,7 @@ A run folder has ``run.json`` (how to remake the world), ``checkpoint.zip`` and 
 ``certificate.json``, ``progress.csv`` and the TensorBoard events. A folder of `rpl train` appears complete, with its
 first checkpoint. A checkpoint is one zip of JSON and npz (no pickle), written atomically and checked when read:
 
-    manifest.json   format, version, sha256 of the other members
+    manifest.json   format, version, sha256 of the other members, types of integers that were stored in smaller ones
     state.json      counters, settings, random states, certificate
     arrays.npz      counts and their marks, policies, warm starts
 
@@ -128,7 +128,9 @@ def _rename(folder: Path, to: Path) -> bool:
 
 
 FORMAT = "rpl-agent-checkpoint"
-VERSION = 2
+VERSION = 3
+#: Version 2 has all integers in their own types.
+READABLE = (2, 3)
 _MEMBERS = ("manifest.json", "state.json", "arrays.npz")
 #: No genuine checkpoint is larger (10^8 transitions fit); stops archives made to fill the memory.
 MAX_BYTES = 8 << 30
@@ -211,13 +213,14 @@ def _is_as_written(path: Path) -> bool:
 def pack(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     """The bytes of a checkpoint; equal contents give equal bytes."""
     text = json.dumps(state, sort_keys=True, allow_nan=False).encode()
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    buffer, small = io.BytesIO(), {name: _narrowed(array) for name, array in arrays.items()}
+    np.savez(buffer, allow_pickle=False, **small)  # type: ignore[arg-type]
     members = {"state.json": text, "arrays.npz": buffer.getvalue()}
     manifest = {
         "format": FORMAT,
         "version": VERSION,
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+        "types": {name: array.dtype.str for name, array in arrays.items() if array.dtype != small[name].dtype},
     }
     members = {"manifest.json": json.dumps(manifest).encode(), **members}
     packed = _zip(members, zipfile.ZIP_DEFLATED)
@@ -238,6 +241,20 @@ def _most_bytes(size: int) -> int:
     return min(MAX_BYTES, FREE_BYTES + MAX_RATIO * size)
 
 
+def _narrowed(array: np.ndarray) -> np.ndarray:
+    """Integers in the smallest type that holds them: most counts are small, and hashing and deflating take time."""
+    if array.dtype.kind not in "iu" or array.itemsize == 1 or not array.size:
+        return array
+    return array.astype(np.promote_types(np.min_scalar_type(array.min()), np.min_scalar_type(array.max())))
+
+
+def _widened(array: np.ndarray, kind: str) -> np.ndarray:
+    """The integers in their own type."""
+    if array.dtype.kind not in "iu" or np.dtype(kind).kind not in "iu":
+        raise ValueError(f"an array of type {array.dtype} is not one of {kind}")
+    return array.astype(np.dtype(kind))
+
+
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """State and arrays of a checkpoint; raises `CheckpointError` with the reason if it is bad."""
     path = Path(path)
@@ -249,8 +266,10 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]
         manifest = json.loads(members["manifest.json"])
         if manifest.get("format") != FORMAT:
             raise CheckpointError(f"{path} is not a checkpoint of rpl_agent")
-        if manifest.get("version") != VERSION:
-            raise CheckpointError(f"{path} has version {manifest.get('version')}; this package reads version {VERSION}")
+        if manifest.get("version") not in READABLE:
+            raise CheckpointError(
+                f"{path} has version {manifest.get('version')}; this package reads versions up to {VERSION}"
+            )
         for name in _MEMBERS[1:]:
             if hashlib.sha256(members[name]).hexdigest() != manifest["sha256"].get(name):
                 raise CheckpointError(f"{path} is damaged: the checksum of {name} is wrong")
@@ -258,6 +277,7 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]
         if not isinstance(state, dict):
             raise CheckpointError(f"{path} is damaged: its state is not an object")
         arrays = _read_arrays(members["arrays.npz"], path)
+        arrays |= {name: _widened(arrays[name], kind) for name, kind in manifest.get("types", {}).items()}
     except CheckpointError:
         raise
     except UNREADABLE as error:
