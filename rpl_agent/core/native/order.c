@@ -91,6 +91,23 @@ int64_t backward_order(const graph *g, const bool *ends, int64_t *order, bool *s
     return found;
 }
 
+double front_of(const graph *g, const int64_t *order, int64_t *place)
+{
+    double total = 0.0;
+    for (int64_t i = 0; i < g->count; i++)
+        place[order[i]] = i;
+    for (int64_t s = 0; s < g->count; s++) {
+        int64_t most = 0;
+        for (int64_t e = g->row_ptr[g->state_ptr[s]]; e < g->row_ptr[g->state_ptr[s + 1]]; e++) {
+            int64_t t = g->successor[e], apart = t < g->count ? place[t] - place[s] : 0;
+            apart = apart < 0 ? -apart : apart;
+            most = apart > most ? apart : most;
+        }
+        total += (double)most;
+    }
+    return g->count ? total / (double)g->count : 0.0;
+}
+
 int64_t components(const graph *g, const bool *decided, int64_t *order, int64_t *component, int64_t *space)
 {
     const int64_t S = g->count;

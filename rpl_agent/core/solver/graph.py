@@ -133,6 +133,11 @@ class ModelGraph:
         order = np.empty(self.n, np.int64)
         return order, core.backward_order(self._struct_both_ways, ends, order, np.empty(self.n, np.bool_))
 
+    def front(self) -> float:
+        """The mean distance between a state and the farthest of its successors, in the order of steps to the exits."""
+        order, _ = self.backward_order(np.ones(self.size - self.n, dtype=bool))
+        return core.front_of(self.forward, order, np.empty(self.n, np.int64))
+
     def components(self, decided: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """(order (n,), component (n,), their number): successors come first; decided states (n,) have no edges."""
         order, component = np.empty(self.n, np.int64), np.empty(self.n, np.int64)

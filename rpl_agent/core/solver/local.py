@@ -153,19 +153,11 @@ class Local:
         """How many states a factorisation carries along at a time, about: the work grows with its third power.
 
         States lie in the order of their distance from the exits; the front is the mean distance, in this order, between
-        a state and the farthest of its neighbours: a layer of a grid, the band of a queue.
+        a state and the farthest of its successors: a layer of a grid, the band of a queue.
         """
         if "front" not in self.factors:
-            self.factors["front"] = self._front()
+            self.factors["front"] = self.graph.front()
         return self.factors["front"]
-
-    def _front(self) -> float:
-        order, _ = self.graph.backward_order(np.ones(self.m, dtype=bool))
-        place = np.empty(self.n + self.m, dtype=np.int64)
-        place[order] = np.arange(self.n)
-        apart = np.abs(place[self.successor] - place[self.row_state[self.transition_row]])
-        apart[self.successor >= self.n] = 0
-        return float(np.maximum.reduceat(apart, self.row_ptr[self.state_ptr[:-1]]).mean())
 
     def ways_out(self, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(order (n,), cost (n,)): states by estimated cost to the exits, see `ModelGraph.retry_costs`."""
