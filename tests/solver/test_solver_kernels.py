@@ -268,3 +268,29 @@ def test_faint_numbers_are_found_wherever_they_are():
     for faint in (5e-324, -5e-324, np.nextafter(core.SMALLEST, 0.0), np.nextafter(-core.SMALLEST, 0.0)):
         for place in range(len(loud) + 1):
             assert core.any_faint(len(loud) + 1, np.insert(loud, place, faint))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_states_in_the_order_of_their_distance_from_exits(seed):
+    """`backward_order` and `front_of` against a search over sets and plain sums."""
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(1, 30)), int(rng.integers(1, 4))
+    rows = rng.integers(1, 4, n)
+    state_ptr = np.concatenate([[0], np.cumsum(rows)])
+    row_ptr = np.concatenate([[0], np.cumsum(rng.integers(1, 4, state_ptr[-1]))])
+    successor = rng.integers(0, n + m, row_ptr[-1]).astype(np.int32)
+    graph = ModelGraph(state_ptr, row_ptr, successor, n + m)
+    ends = rng.random(m) < 0.7
+    after = [set(successor[row_ptr[state_ptr[s]] : row_ptr[state_ptr[s + 1]]].tolist()) for s in range(n)]
+    distance, known = {}, {n + k for k in range(m) if ends[k]}
+    while new := {s for s in range(n) if s not in distance and after[s] & known}:
+        distance |= dict.fromkeys(new, len(set(distance.values())))
+        known |= new
+    order, count = graph.backward_order(ends)
+    assert sorted(order.tolist()) == list(range(n)) and count == len(distance)
+    found = [distance[s] for s in order[:count].tolist()]
+    assert found == sorted(found)
+    order, _ = graph.backward_order(np.ones(m, dtype=bool))
+    place = {s: k for k, s in enumerate(order.tolist())}
+    apart = [max((abs(place[s] - place[t]) for t in after[s] if t < n), default=0) for s in range(n)]
+    assert graph.front() == pytest.approx(sum(apart) / n)
