@@ -125,10 +125,15 @@ def _program(path: Path, constants: dict[str, str]) -> Any:
         import stormpy
     except ImportError:
         return None
-    try:
-        program = stormpy.parse_prism_program(str(path), prism_compatibility=True)
-    except RuntimeError:  # a file that Storm refuses
-        return None
+    lines = path.read_text().splitlines()
+    lines.sort(key=lambda line: line.split("//")[0].strip() not in ("mdp", "dtmc"))  # Storm wants the type first
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "model.prism"
+        copy.write_text("\n".join(lines))
+        try:
+            program = stormpy.parse_prism_program(str(copy), prism_compatibility=True)
+        except RuntimeError:  # a file that Storm refuses
+            return None
     names = {constant.name for constant in program.constants if not constant.defined}
     given = ",".join(f"{name}={value}" for name, value in constants.items() if name in names)
     return stormpy.instantiate_constants(program, given)[0] if given else program

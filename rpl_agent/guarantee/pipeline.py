@@ -340,6 +340,7 @@ def certify_uncertainty(
         warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
     with timed(timings, "solve"):
         estimate = _value_at_estimate(pmdp, robust, chosen, uncertainty.estimate, config.precision, share)
+        estimate = _inside(estimate, lower, upper, config.precision)
     return Certificate(
         lower=lower,
         upper=upper,
@@ -416,7 +417,13 @@ def _value_at_estimate(
     problem, value = solved.problem, None
     if problem.pmdp is pmdp and _is_known(pmdp, problem.objective) and not share:
         value = value_at(problem, policy, np.clip(pmdp.table.accurate(estimate), 0.0, 1.0))
-    return true_value(pmdp, solved.objective, policy, estimate, max(precision, 1e-4)) if value is None else value
+    return true_value(pmdp, solved.objective, policy, estimate, precision) if value is None else value
+
+
+def _inside(estimate: float, lower: float, upper: float, precision: float) -> float:
+    """The estimate, moved between the bounds if only its own error keeps it outside."""
+    nearest = min(max(estimate, lower), upper)
+    return nearest if abs(nearest - estimate) <= precision * max(1.0, abs(nearest)) else estimate
 
 
 def _explained(
