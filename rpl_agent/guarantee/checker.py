@@ -1059,7 +1059,9 @@ def check_regret(
         for name, own in (("best", None), ("mine", policy)):
             upper = found["objective"].maximising == (own is None)
             if part[name] is None:
-                claim = claims["upper" if upper else "lower"]
+                side = "upper" if upper else "lower"
+                need(side in claims, f"the regret uses the {side} bound, and there is none")
+                claim = claims[side]
                 need(claim.region is region and claim.policy is own, "the regret uses a bound on another value")
             else:
                 claim = Claim(region, own, upper, part[name])

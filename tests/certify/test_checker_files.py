@@ -194,7 +194,7 @@ def test_the_question_is_printed_with_its_answer(proofs, tmp_path, capsys):
 def test_another_question_prints_other_lines(proofs, tmp_path, capsys):
     """Each of these is proved too, and was the same sentence."""
     path, proof = tmp_path / "p.json", proofs["Pmax"]
-    proof = proof | {"claim": {"lower": 0.0, "upper": 1.0}, "lower": None, "upper": None}
+    proof = proof | {"claim": {"lower": 0.0, "upper": 1.0}, "lower": None, "upper": None, "regret": None}
     usual = told(proof, path, capsys)
     others = {
         "target:": set_in(proof, "model", "labels", "goal", to=[0, 1, 2, 3]),
