@@ -5,7 +5,7 @@ long (`--problems N`: until N are solved), each process with its own seeds, and 
 failures; every failure names its seed and is written to stderr when it is found. `--first N` chooses the first seed.
 The oracle (`tests/reference/oracle.py`) shares no code with the solver. `--polynomial`: models of degree up to 6 in up
 to 6 parameters, regions of these, and exact values at many points of the regions; no false solutions. `--proofs`:
-certificates of random models with their proofs, and false claims, against `rpl_agent/guarantee/checker.py`. `--regrets`: the most
+certificates of random models with their proofs, and false claims, against `guarantee/checker.py`. `--regrets`: the most
 that any policy gains over one, and what is called optimal, against exact optima at many points of random regions.
 """
 
