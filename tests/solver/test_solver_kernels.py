@@ -13,10 +13,10 @@ from rpl_agent.core.model import Nature, Objective, Sense
 from rpl_agent.core.native import core, read_only
 from rpl_agent.core.relaxations import Intervals
 from rpl_agent.core.relaxations.base import row_arrays
+from rpl_agent.core.solver.cyclic.local import Local
+from rpl_agent.core.solver.cyclic.strategies import can_hold
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, CYCLIC, ModelGraph, held_states, model_graph, moves
-from rpl_agent.core.solver.local import Local
 from rpl_agent.core.solver.problem import Problem
-from rpl_agent.core.solver.strategies import can_hold
 from tests.reference.solver import interval_model, row_extremum
 
 

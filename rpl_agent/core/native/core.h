@@ -400,7 +400,7 @@ int64_t backward_order(const graph *g, const bool *ends /*[g.size - g.count]*/, 
 
 /* The mean distance in `order` (count) between a state and the farthest of its successors that are states. Scratch:
  * place (count). */
-double front_of(const graph *g, const int64_t *order, int64_t *place);
+double front_of(const graph *g, const int64_t *order /*[g.count]*/, int64_t *place SCRATCH /*[g.count]*/);
 
 /* Strongly connected components (Tarjan, iterative); decided states have no edges. order (count): states, components
  * consecutive, successors first. component (count): their numbers, successors have smaller or equal ones. Returns

@@ -136,7 +136,7 @@ class ModelGraph:
     def front(self) -> float:
         """The mean distance between a state and the farthest of its successors, in the order of steps to the exits."""
         order, _ = self.backward_order(np.ones(self.size - self.n, dtype=bool))
-        return core.front_of(self.forward, order, np.empty(self.n, np.int64))
+        return core.front_of(self.forward, order, None)
 
     def components(self, decided: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """(order (n,), component (n,), their number): successors come first; decided states (n,) have no edges."""

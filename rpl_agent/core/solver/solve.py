@@ -22,7 +22,7 @@ from rpl_agent.core.relaxations.interval import Intervals, Point
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver.batch import solve_batch
 from rpl_agent.core.solver.check import SMALLEST, is_converged
-from rpl_agent.core.solver.component import solve_component
+from rpl_agent.core.solver.cyclic.component import solve_component
 from rpl_agent.core.solver.operator import row_bounds, state_bounds, step_scratch, total_bounds
 from rpl_agent.core.solver.problem import FIXED_AGENT, MIN_AGENT, Problem, step_rows
 from rpl_agent.core.solver.solution import Solution, claiming_nothing, finish

@@ -13,8 +13,8 @@ import scipy
 
 from rpl_agent.core.model import gather
 from rpl_agent.core.native import read_only
+from rpl_agent.core.solver.cyclic.local import Local
 from rpl_agent.core.solver.graph import staying_rows
-from rpl_agent.core.solver.local import Local
 from rpl_agent.core.solver.problem import FIXED_AGENT
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rpl_agent.core.solver.cyclic.local import Local
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, moves, played_rows, usable_rows
-from rpl_agent.core.solver.local import Local
 from rpl_agent.core.solver.problem import FIXED_AGENT
 
 #: improvements below this (relative to the values) are ties: switching on them could leave the proper strategies

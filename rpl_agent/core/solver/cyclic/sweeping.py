@@ -15,11 +15,11 @@ from functools import cached_property
 
 import numpy as np
 
+from rpl_agent.core.solver.cyclic.local import Local
+from rpl_agent.core.solver.cyclic.quotient import Quotient, collapse
+from rpl_agent.core.solver.cyclic.strategies import proper_start, scale_of
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
-from rpl_agent.core.solver.local import Local
 from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
-from rpl_agent.core.solver.quotient import Quotient, collapse
-from rpl_agent.core.solver.strategies import proper_start, scale_of
 
 #: sweeps over the strategies of one full sweep, and the share of its change that they leave
 INNER, LEFT = 24, 0.1

@@ -20,12 +20,12 @@ import numpy as np
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.relaxations.base import CURVED, INTERVAL
 from rpl_agent.core.solver.check import Witness
+from rpl_agent.core.solver.cyclic.local import Local
+from rpl_agent.core.solver.cyclic.quotient import Quotient, collapse
+from rpl_agent.core.solver.cyclic.strategies import Play, can_hold, improve, play, scale_of
+from rpl_agent.core.solver.cyclic.sweeping import clip, is_narrow, swept_bounds
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, moves, played_rows, staying_rows, usable_rows
-from rpl_agent.core.solver.local import Local
 from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
-from rpl_agent.core.solver.quotient import Quotient, collapse
-from rpl_agent.core.solver.strategies import Play, can_hold, improve, play, scale_of
-from rpl_agent.core.solver.sweeping import clip, is_narrow, swept_bounds
 
 #: the first extra cost per step, relative to the values, its growth and the number of attempts
 FIRST_MARGIN, MARGIN_GROWTH, MARGIN_ATTEMPTS = 1e-15, 16.0, 9
