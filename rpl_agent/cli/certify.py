@@ -194,13 +194,13 @@ def run_certify(arguments: argparse.Namespace) -> int:
         emit(arguments, certify_run(arguments.id), "certificate")
         return 0
     source = load_source(arguments)
+    limits, source = (*source.objective.limits, *arguments.subject_to), source.without_limits()
     config = config_of(arguments)
     counts, quarantined = read_data(arguments, source)
     policy = None if arguments.policy is None else policy_of(arguments.policy, source)
     if arguments.evaluate == "optimal":
         theta = source.require_theta("--evaluate optimal")
         policy = solve_at(source.pmdp, theta, source.objective, precision=config.precision).policy
-    limits = arguments.subject_to
     certificate = certify(source.pmdp, counts, source.objective, config, policy=policy, subject_to=limits)
     if arguments.output:
         certificate = _write(arguments, source, counts, certificate)

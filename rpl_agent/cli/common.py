@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,10 @@ class ModelSource:
         return rpl_envs.make_own(
             self.pmdp, self.objective, theta, max_episode_steps=self.max_steps, render_mode=render_mode
         )
+
+    def without_limits(self) -> ModelSource:
+        """The same with the objective alone."""
+        return replace(self, objective=self.objective.free)
 
     def require_theta(self, why: str) -> np.ndarray:
         if self.theta is None:
@@ -208,6 +212,8 @@ def file_as_model(arguments: argparse.Namespace) -> None:
 
 
 def load_source(arguments: argparse.Namespace) -> ModelSource:
+    from rpl_agent.formats.multi import is_multi, multi_objective
+
     file_as_model(arguments)
     theta_given = pairs(arguments.theta, "--theta", float)
     if (arguments.id is None) == (arguments.model is None):
@@ -215,7 +221,9 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
     if arguments.model is not None:
         _require_property(arguments)
         model = load_model(arguments)
-        pmdp, objective = model.objective(arguments.property)
+        is_limited = is_multi(arguments.property)
+        find = partial(multi_objective, model) if is_limited else model.objective
+        pmdp, objective = find(arguments.property)
         theta = model.truth
         if theta_given:
             theta = pmdp.instantiate(model.theta(theta_given)).theta
@@ -258,8 +266,11 @@ def _known_id(text: str) -> str:
 
 def _require_property(arguments: argparse.Namespace) -> None:
     """Check that a property exists and can be parsed, before a long exploration."""
+    from rpl_agent.formats.multi import is_multi
     from rpl_agent.formats.prism.language.parser import parse_properties
 
+    if is_multi(arguments.property):
+        return
     if arguments.property is not None:
         parse_properties(arguments.property)
     elif os.path.isfile(arguments.model) and not Path(arguments.model).with_suffix(".props").is_file():
