@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Kind, Objective, ParametricMDP, Reward, Sense, Task, reached
+from rpl_agent.core.model import Kind, Objective, ParametricMDP, Reward, Sense, Task, gather, reached
 from rpl_agent.core.solver.graph import ANY_ROW, held_states, moves, played_rows, usable_rows
 
 #: names in the combined model
@@ -32,6 +32,7 @@ class WeightedSum:
     """A model with one objective whose value plus ``constant`` is a weighted sum of values."""
 
     pmdp: ParametricMDP
+    origin: np.ndarray  # (R',) the row of the model that each row is, −1 for those that end the play
     objective: Objective
     constant: float
     rounding: float  # error of the sum from the scaling of discounted rewards
@@ -110,9 +111,7 @@ class CombinedModel:
         successor, expression = np.full(row_ptr[-1], S), np.full(row_ptr[-1], self._one)
         own = origin >= 0
         inside = np.repeat(own, lengths)
-        moved = np.concatenate(
-            [np.arange(pmdp.row_ptr[r], pmdp.row_ptr[r + 1]) for r in origin[own]] or [np.zeros(0, int)]
-        )
+        moved = gather(pmdp.row_ptr, origin[own])[0]
         successor[inside], expression[inside] = pmdp.successor[moved], pmdp.expression[moved]
         ended = replace(
             pmdp,
@@ -161,7 +160,7 @@ class CombinedModel:
         else:
             objective = Objective.total(SUM, target=END)
         rounding = float(np.abs(weights) @ [task.rounding for task in self.tasks])
-        return WeightedSum(ended, objective, float(weights[turned].sum()), rounding)
+        return WeightedSum(ended, origin, objective, float(weights[turned].sum()), rounding)
 
     def _needs_stops(self, weights: np.ndarray, turned: np.ndarray, sense: Sense) -> bool:
         """Whether plays that never end may be as good as those that do."""

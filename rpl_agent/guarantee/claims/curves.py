@@ -21,7 +21,7 @@ from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.claims.combined import CombinedModel
+from rpl_agent.guarantee.claims.combined import CombinedModel, WeightedSum
 from rpl_agent.guarantee.claims.limits import bounded
 from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
 
@@ -150,17 +150,14 @@ class _CurveSearch:
         most = bound + sign * total.constant + total.rounding
         most += 8.0 * 2.0**-52 * (abs(bound) + abs(total.constant))
         plane = HalfPlane((float(weights[0]), float(weights[1])), float(most)) if np.isfinite(most) else None
-        return self._point(self._policy(total.pmdp, best)), plane
+        return self._point(self._policy(total, best)), plane
 
-    def _policy(self, ended: ParametricMDP, best: Certificate) -> Policy:
+    def _policy(self, total: WeightedSum, best: Certificate) -> Policy:
         """The policy of the total, as one of the model; where it ends the play, the first action."""
-        pmdp, rows = self.pmdp, np.array(self.pmdp.state_ptr[:-1])
-        chosen = best.policy.at(0)
-        for state in np.flatnonzero(~self.combined.over).tolist():
-            row = chosen.row(ended, state)
-            own = pmdp.find_row(state, int(ended.action[row]))
-            rows[state] = own if own >= 0 else rows[state]
-        return Policy.deterministic(rows)
+        rows = best.policy.at(0).rows
+        assert rows is not None  # synthesised without limits
+        own = total.origin[rows[: self.pmdp.num_states]]
+        return Policy.deterministic(np.where(own >= 0, own, self.pmdp.state_ptr[:-1]))
 
     def _point(self, policy: Policy) -> CurvePoint:
         own = [

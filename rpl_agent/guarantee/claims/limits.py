@@ -194,7 +194,7 @@ class LimitSearch:
 
     def best(self) -> JudgedPolicy:
         """The policy with the best guarantee among those that keep the limits; else the one that comes closest."""
-        tried = list(self._tightened())
+        tried = [self.judged(self._elsewhere), *self._tightened()]  # the robust one may keep them by itself
         if not any(one.keeps for one in tried):
             tried += [self.judged(one.policy) for one in self.extremes]
         kept = [one for one in tried if one.keeps]
