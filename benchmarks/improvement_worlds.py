@@ -199,7 +199,7 @@ def resource_gathering() -> tuple[ParametricMDP, dict[str, float]]:
 
 
 def random_mdp(seed: int, states: int = 50, successors: int = 4) -> tuple[ParametricMDP, np.ndarray]:
-    """A random MDP as by Laroche et al.: four actions with four successors each; rows are untied."""
+    """A random MDP as by Laroche et al.: four actions with four successors each, untied; the last state is the goal."""
     rng = np.random.default_rng(seed)
     rows = {}
     for s in range(states):

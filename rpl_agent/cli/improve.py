@@ -106,8 +106,8 @@ def run_improve(arguments: argparse.Namespace) -> int:
     counts, quarantined = read_data(arguments, source)
     if baseline == "log":
         bounds = None if arguments.returns is None else tuple(arguments.returns)
-        fixed = arguments.fixed_length
-        returns = log_returns(source.pmdp, arguments.data, source.objective, bounds=bounds, fixed_length=fixed)
+        # --fixed-length is about rows: how many episodes they hold depends on the data
+        returns = log_returns(source.pmdp, arguments.data, source.objective, bounds=bounds)
     found = improve(source.pmdp, counts, source.objective, baseline, policy, config, returns=returns)
     if arguments.output:
         write_policy(arguments.output, source.pmdp, found.policy)

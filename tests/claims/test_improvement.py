@@ -182,6 +182,12 @@ def test_a_cut_episode_counts_with_all_that_it_may_still_earn(tmp_path):
         log_returns(pmdp, log, Objective.discounted("gain", 0.5, target="end"), bounds=(-3.0, 1.0))
 
 
+def test_a_number_of_episodes_that_was_fixed_makes_bounds_tighter():
+    values = np.random.default_rng(0).random(500)
+    free, fixed = (LogReturns(values, values, (0.0, 1.0), known).mean(0.01) for known in (False, True))
+    assert free[0] < fixed[0] < 0.5 < fixed[1] < free[1]
+
+
 def test_the_forecast_solves_its_own_equation():
     assert more_episodes(100, 0.5, 1.0, 1.0) == 0
     assert more_episodes(100, -1.0, 1.0, -0.1) is None

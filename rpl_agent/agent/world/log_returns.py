@@ -31,7 +31,7 @@ def log_returns(
     Parameters
     ----------
     bounds : what a return can be at least and at most; by default from the model
-    fixed_length : whether the number of episodes was fixed before the data; then bounds on the mean are tighter
+    fixed_length : whether the number of episodes (not of steps) was fixed before the data: bounds are tighter then
 
     >>> import tempfile, pathlib
     >>> toss = lambda s: {"flip": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
