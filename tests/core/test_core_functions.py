@@ -19,8 +19,8 @@ TESTED_BY = {
         cut_by_rows tighten_box fill_table minimize_interval_blocks negative_parts""",
     "regions/test_regions_lifting.py": "mccormick propagate_products",
     "solver/test_solver_kernels.py": """row_bounds hull_strategies region_strategies bellman backward row_totals
-        state_images row_means assemble chain_residual relax_chain tidy retry_costs value_sweeps""",
-    "solver/test_solver_sweeping.py": "backward_order front_of",
+        state_images row_means assemble chain_residual relax_chain tidy retry_costs value_sweeps
+        backward_order front_of""",
     "core/test_core_memory.py": "give_back",
     "solver/test_solver_horizon.py": "horizon_images horizon_backward",
     "solver/test_solver_check.py": "mass_to_move moving_costs",
