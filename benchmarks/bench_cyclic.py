@@ -125,11 +125,12 @@ def _program(path: Path, constants: dict[str, str]) -> Any:
         import stormpy
     except ImportError:
         return None
+    old = "nondeterministic"  # the former name of mdp
     lines = path.read_text().splitlines()
-    lines.sort(key=lambda line: line.split("//")[0].strip() not in ("mdp", "dtmc"))  # Storm wants the type first
+    lines.sort(key=lambda line: line.split("//")[0].strip() not in ("mdp", old))  # Storm wants the type first
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "model.prism"
-        copy.write_text("\n".join(lines))
+        copy.write_text("\n".join(["mdp" if old in lines[0] else lines[0], *lines[1:]]))
         try:
             program = stormpy.parse_prism_program(str(copy), prism_compatibility=True)
         except RuntimeError:  # a file that Storm refuses
