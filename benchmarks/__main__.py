@@ -27,7 +27,7 @@ import benchmarks
 OPTIONS = {
     "fuzz": ("minutes", "problems", "jobs", "first", "polynomial", "proofs", "regrets"), "faults": ("only",),
     "tightness": ("jobs",), "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"), "solver": ("only",),
-    "paths": ("only",), "cyclic": ("only", "folder"),
+    "paths": ("only",), "cyclic": ("only", "folder"), "no_model": ("only",),
 }  # fmt: skip
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # models and objectives
     from rpl_agent.core.model import build_vectorized as build_vectorized
     from rpl_agent.core.model import from_matrices as from_matrices
     from rpl_agent.core.model import validate as validate
+    from rpl_agent.core.model.building.noise import build_noise as build_noise
     from rpl_agent.core.model.building.unknown import hide_parameters as hide_parameters
 if TYPE_CHECKING:  # certificates
     from rpl_agent.core.evidence.counts import Counts as Counts
@@ -49,6 +50,7 @@ if TYPE_CHECKING:  # certificates
     from rpl_agent.guarantee.claims.improvement import LogReturns as LogReturns
     from rpl_agent.guarantee.claims.improvement import improve as improve
     from rpl_agent.guarantee.claims.limits import certify as certify
+    from rpl_agent.guarantee.open_world.certificate import OpenCertificate as OpenCertificate
     from rpl_agent.guarantee.pipeline import Config as Config
 if TYPE_CHECKING:  # solving
     from rpl_agent.core.coupled.region import RegionSolution as RegionSolution

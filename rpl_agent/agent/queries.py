@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from rpl_agent.agent.discovery.session import OpenSession
 from rpl_agent.agent.evaluation import Evaluation, evaluate
 from rpl_agent.agent.exploration import Exploration
 from rpl_agent.agent.forecast import Forecast, Sampler, forecast
 from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.schedule import Never
-from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import capture, read_state, restore
 from rpl_agent.agent.world.observations import Env, StateReader, observation_space, part
 from rpl_agent.core.errors import ModelError, RPLWarning
@@ -89,11 +89,9 @@ class Acting:
         single = not _is_batch(self, observation)
         observations = [observation] if single else _split(observation)
         policy, pmdp, rng = self.policy, self.pmdp, None
-        if state is None and episode_start is None:
-            _need_memory(self, policy, single)
-        steps = np.zeros(len(observations), dtype=np.int64) if state is None else np.atleast_1d(state[0]).copy()
-        if episode_start is not None:
-            steps[np.atleast_1d(np.asarray(episode_start, dtype=bool))] = 0
+        if state is None and episode_start is None and policy.rows is not None and policy.rows.ndim > 1:
+            _need_memory(self, single)
+        steps = _steps(state, episode_start, len(observations))
         if self.mode == "optimistic" and not deterministic and policy.is_deterministic:
             policy, rng = policy.at(0).mixed(pmdp, self.weight), self.acting_rng
         rng = rng if policy.is_deterministic else self.acting_rng
@@ -109,10 +107,37 @@ class Acting:
         return ActingPolicy(self, deterministic)
 
 
-def _need_memory(agent: Acting, policy: Any, single: bool) -> None:
+def _steps(state: Any, episode_start: Any, number: int) -> np.ndarray:
+    """(n,) steps that each episode has taken so far."""
+    steps = np.zeros(number, dtype=np.int64) if state is None else np.atleast_1d(state[0]).copy()
+    if episode_start is not None:
+        steps[np.atleast_1d(np.asarray(episode_start, dtype=bool))] = 0
+    return steps
+
+
+def predict_open(agent: Any, observation: Any, state: Any, episode_start: Any) -> tuple[Any, Any]:
+    """As `Acting.predict`, for an agent without a model; states never seen get the policy's action for these."""
+    session, world = agent.session, agent.session.world
+    single = not _is_batch(agent, observation)
+    observations = [observation] if single else _split(observation)
+    horizon = session.assumptions.horizon
+    if state is None and episode_start is None and horizon is not None:
+        _need_memory(agent, single)
+    steps = _steps(state, episode_start, len(observations))
+    chosen = []
+    for item, step in zip(observations, steps.tolist()):
+        found = session.experience.data.find(world.state(item, lambda: "predict"))
+        layer = 0 if horizon is None else max(horizon - 1 - step, 0)
+        if agent.mode == "optimistic":
+            chosen.append(0 if found is None else session.experience.explore(found, layer))
+        else:
+            chosen.append(session.policy.action(found, layer))
+    commands = [world.actions[action] for action in chosen]
+    return (commands[0] if single else np.array(commands)), (steps + 1,)
+
+
+def _need_memory(agent: Acting, single: bool) -> None:
     """Require a step count for a policy with a rule per step."""
-    if policy.rows is None or policy.rows.ndim == 1:
-        return
     why = "the policy depends on the step, and predict() was called without state"
     if not single:
         raise ModelError(f"{why}: pass the state that it returned, or episode_start for first steps")
@@ -162,7 +187,7 @@ Bounds = tuple[np.ndarray, np.ndarray]
 class Queries(Acting):
     """Mixed into `RPLAgent`; everything here derives from its session."""
 
-    session: Session
+    session: Any  # Session, or OpenSession without a model
     schedule: Any
     weight: float
     exploration: Exploration
@@ -271,6 +296,9 @@ class Queries(Acting):
             graph and the time limit allow; without either there is no interval.
         delta : probability that the interval is ever wrong; by default the certificate's.
         """
+        if isinstance(self.session, OpenSession):
+            policy = self if policy is None else policy
+            bounds = self.session.assumptions.overall if bounds is None else bounds
         return evaluate(self, env, episodes, seed=seed, policy=policy, bounds=bounds, delta=delta)
 
     def _sides(self) -> tuple[Solution, Solution]:
@@ -305,7 +333,7 @@ class Queries(Acting):
         session = self.session
         if not session.started:
             return f"{type(self).__name__}(no environment yet, δ = {session.config.delta:g})"
-        text = f"{type(self).__name__}({session.pmdp.name}: {session.objective.describe()}"
+        text = f"{type(self).__name__}({session.name}: {session.objective.describe()}"
         text += f", {session.episodes:,} episodes"
         certificate = session.certificate
         if certificate is not None:

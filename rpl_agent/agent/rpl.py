@@ -6,11 +6,9 @@ The learned state lives in a `Session` (session.py), the loop in loop.py.
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,32 +17,35 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.callbacks import Callback, CallbackList, CheckpointCallback, StopOnGap, StopOnRegret, as_callback
+from rpl_agent.agent.discovery.session import OpenSession
+from rpl_agent.agent.discovery.world import OpenWorld, enter_world, refuse_mixture
 from rpl_agent.agent.exploration import Exploration, exploration_of
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.output import views
 from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.output.tensorboard import TensorBoardCallback
-from rpl_agent.agent.queries import Queries
+from rpl_agent.agent.queries import Queries, predict_open
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Doubling, Schedule, Target
 from rpl_agent.agent.session import Session, require
-from rpl_agent.agent.storage import checkpoint
+from rpl_agent.agent.settings import as_path, check_settings, refuse_settings
+from rpl_agent.agent.storage import checkpoint, open_state
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, write_run
 from rpl_agent.agent.storage.state import Settings, agent_arguments, capture, read_state, restore, stored_model
 from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach, make_env
 from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
 from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy
-from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.core.model import Limit, Objective, ParametricMDP
 from rpl_agent.guarantee.pipeline import Config, timed
 
 MODES = ("robust", "optimistic")
 
 
 class RPLAgent(Queries):
-    """Learns a certified policy for an environment whose structure is known and whose parameters are not.
+    """Learns a certified policy for an environment whose structure is known and whose parameters are not; or, with
+    ``returns`` or ``rewards``, for one of which nothing else is known.
 
     Parameters
     ----------
@@ -68,6 +69,11 @@ class RPLAgent(Queries):
         does not keep them.
     action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, if names, numbers and
         order do not determine it (see `rpl_agent.agent.world.attach`).
+    returns, rewards : no model: (low, high) of the return of every play from every state (or a function of the state),
+        or of the reward of every step. States are discovered. Needs hashable observations and discrete actions.
+    discount : without a model, of the return; without it the environment's time limit is the horizon.
+    deterministic, successors : without a model, further facts, see `rpl_agent.guarantee.open_world.assumptions`; a
+        step that contradicts one is an error.
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
     seed : for everything random; None draws one and keeps it.
 
@@ -97,40 +103,50 @@ class RPLAgent(Queries):
         horizon: int | str | None = None,
         end: Any = None,
         action_to_env: ActionToEnv | None = None,
+        returns: Any = None,
+        rewards: tuple[float, float] | None = None,
+        discount: float | None = None,
+        deterministic: bool = False,
+        successors: Any = None,
         tensorboard_log: str | os.PathLike | None = None,
         seed: int | None = None,
         verbose: int = 0,
         **unknown: Any,
     ):
         refuse_policy_network(env, others)
-        _refuse_settings(unknown, type(self))
-        if not isinstance(weight, float | int) or not 0.0 <= weight <= 1.0:
-            raise ModelError(f"weight {weight!r} is not a number from 0 to 1")
-        if config is not None and not isinstance(config, Config):
-            raise ModelError(f"config={config!r} is not a Config: write config=Config(delta=0.05), or delta=0.05 alone")
-        if schedule is not None and (isinstance(schedule, type) or not hasattr(schedule, "limits")):
-            raise ModelError(f"schedule={schedule!r} is not a schedule: write for example EveryN(100) or Doubling()")
-        if seed is not None and (not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0):
-            raise ModelError(f"seed {seed!r} must be a whole number, at least 0, or None")
+        refuse_settings(unknown, type(self))
+        self._facts = {
+            "returns": returns,
+            "rewards": rewards,
+            "discount": discount,
+            "deterministic": deterministic or None,
+            "successors": successors,
+        }
+        without_model = returns is not None or rewards is not None
+        model_only = {"pmdp": pmdp, "objective": objective, "schedule": schedule, "end": end}
+        model_only |= {"check_rewards": check_rewards, "action_to_env": action_to_env, "subject_to": subject_to or None}
+        refuse_mixture(without_model, self._facts, model_only)
+        check_settings(weight, config, schedule, seed)
         self.config = config or Config(confidence, relaxation, delta, precision)
         self.schedule = schedule if schedule is not None else Doubling()
         self.weight, self.exploration = weight, exploration_of(exploration)
-        self.compiled = compiled
-        self.check_rewards = check_rewards
+        self.compiled, self.check_rewards = compiled, check_rewards
         self.horizon, self.end = horizon, end
         self.observation_to_state, self.action_to_env = observation_to_state, action_to_env
-        self.tensorboard_log = None if tensorboard_log is None else _path(tensorboard_log, "tensorboard_log")
+        self.tensorboard_log = None if tensorboard_log is None else as_path(tensorboard_log, "tensorboard_log")
         self.verbose = verbose
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
         self.acting_rng = np.random.default_rng([self.seed, 1])  # separate: acting does not change what is learned
-        self.session = Session(self.seed, self.config)
+        kind = OpenSession if without_model else Session
+        self.session: Any = kind(self.seed, self.config)  # the one thing that differs without a model
         self.run_folder: Path | None = None
-        self.world: Attachment | None = None
+        self.world: Attachment | OpenWorld | None = None
         self._mode = "robust"
         self._logger: Logger = Logger()
         goal = Objective.parse(objective) if isinstance(objective, str) else objective
         own = () if goal is None else goal.limits
-        self.session.subject_to = own + tuple(Limit.parse(a) if isinstance(a, str) else a for a in subject_to)
+        if isinstance(self.session, Session):
+            self.session.subject_to = own + tuple(Limit.parse(a) if isinstance(a, str) else a for a in subject_to)
         goal = None if goal is None else goal.free
         self._given = (pmdp, goal)  # given by the user; otherwise the environment's own
         self._source: Stream | None = None
@@ -147,6 +163,22 @@ class RPLAgent(Queries):
             if made is None:
                 raise ModelError(f"no environment is registered as {env!r} (a method is chosen by confidence=...)")
             env = made
+        if isinstance(self.session, OpenSession):
+            self._enter(env)
+        else:
+            self._attach(env)
+        if self._source is not None:
+            self.session.opening = self._source.opening
+        self._source = self.session.source_state = None
+
+    def _enter(self, env: Env) -> None:
+        """Attach an environment without a model."""
+        world = enter_world(env, self._facts, self.horizon, self.observation_to_state)
+        self.session.start(world)
+        self.world = world
+
+    def _attach(self, env: Env) -> None:
+        """Attach an environment with its model."""
         session, (pmdp, objective) = self.session, self._given
         if objective is None and session.started:
             objective = session.objective
@@ -169,9 +201,6 @@ class RPLAgent(Queries):
             raise ModelError(f"the environment's model {world.pmdp!r} is not the one learned so far, {session.pmdp!r}")
         self.world = world
         session.env_spec, session.time_limit = world.spec, world.limit
-        if self._source is not None:
-            session.opening = self._source.opening
-        self._source = session.source_state = None
 
     def get_env(self) -> Any:
         return None if self.world is None else self.world.env
@@ -194,8 +223,8 @@ class RPLAgent(Queries):
         return self.session.experience.counts
 
     @property
-    def certificate(self) -> Certificate | None:
-        """The latest certificate; None before the first."""
+    def certificate(self) -> Any:
+        """The latest `Certificate`, without a model `OpenCertificate`; None before the first."""
         return self.session.certificate
 
     @property
@@ -229,7 +258,7 @@ class RPLAgent(Queries):
     # ------------------------------------------------------------------ learning
     def learn(
         self,
-        env: Env | str | None = None,
+        env: Env | str | int | None = None,
         budget: int | None = None,
         *,
         total_timesteps: int | None = None,
@@ -247,6 +276,7 @@ class RPLAgent(Queries):
 
         Parameters
         ----------
+        env : an environment to attach; without a model also the budget in episodes, ``learn(10_000)``.
         total_timesteps : SB3's name for a budget in steps (``unit="steps"``); here an exact cap.
         unit : ``"episodes"`` or ``"steps"``; a cap in steps may cut the last episode.
         stop_when_gap : end early once upper − lower is this small (refused where that would break the guarantee).
@@ -255,12 +285,14 @@ class RPLAgent(Queries):
         reset_num_timesteps : reset the counters and start a new log folder; what was learned is kept in any case.
         folder : the run folder itself, instead of a numbered one in ``tensorboard_log``.
         """
+        if type(env) is int and budget is None and isinstance(self.session, OpenSession):
+            env, budget = None, env
         if total_timesteps is not None:
             if budget is not None:
                 raise ModelError("give budget or total_timesteps, not both")
             budget, unit = total_timesteps, "steps"
         if env is not None:
-            self.set_env(env)
+            self.set_env(env)  # type: ignore[arg-type]
         require(self.world)
         if reset_num_timesteps:
             self.session.reset_counters()
@@ -288,7 +320,7 @@ class RPLAgent(Queries):
             session.require_anytime("stop_when_regret")
         describe = partial(write_run, source=session.env_spec or {}, seed=self.seed)
         if folder is not None:
-            self.run_folder = _path(folder, "folder")
+            self.run_folder = as_path(folder, "folder")
             self.run_folder.mkdir(parents=True, exist_ok=True)
         elif self.run_folder is None and self.tensorboard_log is not None:
             self.run_folder = checkpoint.new_folder(self.tensorboard_log, None, name, describe)
@@ -307,7 +339,7 @@ class RPLAgent(Queries):
                     callbacks.on_training_start({"self": self}, {})
                     Loop(callbacks, view).run(self._open_source(), target, interrupt)
                     self.mode = "robust"
-                    with timed(session.planner.seconds, "logging"):
+                    with timed(session.seconds, "logging"):
                         callbacks.on_training_end()
                 except BaseException:  # save what was learned before the error is shown
                     try:
@@ -337,19 +369,12 @@ class RPLAgent(Queries):
         """The stream of episodes: the current one, or a new one that continues where a checkpoint's ended."""
         session = self.session
         if self._source is None:
-            self._source = Stream(
-                require(self.world),
-                session.experience,
-                session.rng,
-                session.fresh_seed,
-                session.opening,
-                session.source_state,
-            )
+            self._source = session.open_stream(require(self.world))
             session.source_state = None
         return self._source
 
     # ------------------------------------------------------------------ certificates
-    def certify(self) -> Certificate:
+    def certify(self) -> Any:
         """The robust policy and its certificate for the data so far."""
         return self.session.certify()
 
@@ -365,9 +390,23 @@ class RPLAgent(Queries):
             raise ModelError(f"mode {mode!r} is not one of {MODES}")
         self._mode = mode
 
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
+    ) -> tuple[np.ndarray, Any]:
+        if isinstance(self.session, OpenSession):
+            return predict_open(self, observation, state, episode_start)
+        return super().predict(observation, state, episode_start, deterministic, action_masks)
+
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> Any:
         """The policy of the current mode."""
+        if isinstance(self.session, OpenSession):
+            return self.session.policy
         if self.mode == "optimistic":
             if self.session.planner.optimistic is None:
                 self.session.planner.plan(self.counts)
@@ -385,7 +424,11 @@ class RPLAgent(Queries):
         """Save everything needed to continue: a zip of JSON and npz, written atomically (``.zip`` is added)."""
         source = self._source
         stream = self.session.source_state if source is None else source.get_state()
-        checkpoint.write(_zipped(path), *capture(self.session, self.schedule, self.settings, stream))
+        if isinstance(self.session, OpenSession):
+            contents = open_state.capture_open(self.session, stream, self.mode)
+        else:
+            contents = capture(self.session, self.schedule, self.settings, stream)
+        checkpoint.write(_zipped(path), *contents)
         self.session.stored_steps = self.session.steps
 
     @classmethod
@@ -398,15 +441,20 @@ class RPLAgent(Queries):
         observation_to_state: StateOf | None = None,
         action_to_env: ActionToEnv | None = None,
         schedule: Schedule | None = None,
+        facts: Mapping[str, Any] | None = None,
         tensorboard_log: str | os.PathLike | None = None,
         verbose: int = 0,
     ) -> RPLAgent:
         """Load a saved agent with its model. Without ``env`` a registered environment is remade by its id, unless
-        ``pmdp`` is given instead.
+        ``pmdp`` is given instead. ``facts`` are the functions of an agent without a model (``returns``,
+        ``successors``), which files do not store.
 
         A damaged file is an error, unless the previous one still exists: then that is used, with a warning.
         """
-        state, arrays = checkpoint.read_latest(path if _path(path, "path").exists() else _zipped(path))
+        state, arrays = checkpoint.read_latest(path if as_path(path, "path").exists() else _zipped(path))
+        if open_state.is_open(state):
+            more = {"observation_to_state": observation_to_state, "tensorboard_log": tensorboard_log}
+            return open_state.load_open(cls, state, arrays, env, facts or {}, {**more, "verbose": verbose})
         stored = read_state(state, arrays)
         agent = cls(
             **agent_arguments(stored, schedule),
@@ -435,38 +483,8 @@ class RPLAgent(Queries):
             raise checkpoint.CheckpointError(f"{error}; {lost} steps are not in any checkpoint") from error
 
 
-#: Settings of other agents, and what takes their place here.
-ELSEWHERE = {
-    "gamma": 'the discount is part of the objective, "maximise discounted gain, gamma 0.9"',
-    "discount": 'the discount is part of the objective, "maximise discounted gain, gamma 0.9"',
-    "learning_rate": "nothing is tuned here: counts need no learning rate",
-    "epsilon": "weight=0.9 is the probability of the planned action while exploring",
-    "total_timesteps": "pass it to learn(total_timesteps=...)",
-    "budget": "pass it to learn(budget=...)",
-    "device": "there is no network, and no GPU is used",
-    "policy_kwargs": "there is no network: the policy is a table",
-    "model": "pass the model as pmdp=...",
-}
-
-
-def _refuse_settings(unknown: dict[str, Any], agent: type) -> None:
-    if not unknown:
-        return
-    name = next(iter(unknown))
-    known = [p for p in inspect.signature(agent).parameters if p not in ("others", "unknown")]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = ELSEWHERE.get(name) or (f"the nearest is {near[0]!r}" if near else f"it has {', '.join(known)}")
-    raise ModelError(f"{agent.__name__} has no setting {name!r}: {hint}")
-
-
-def _path(given: Any, name: str) -> Path:
-    if not isinstance(given, str | os.PathLike):
-        raise ModelError(f"{name}={given!r} is not a path: write a text, for example 'logs/demo'")
-    return Path(given)
-
-
 def _zipped(path: str | os.PathLike) -> Path:
-    path = _path(path, "path")
+    path = as_path(path, "path")
     return Path(path) if Path(path).suffix else Path(f"{os.fspath(path)}.zip")
 
 

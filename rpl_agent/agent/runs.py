@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
+from rpl_agent.agent.discovery.session import OpenSession
 from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.agent.output.logger import write_proved
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
@@ -23,13 +24,15 @@ from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, new_folder, read_latest, write_run
 from rpl_agent.agent.storage.checkpoint import read_source as read_source
+from rpl_agent.agent.storage.open_state import is_open
 from rpl_agent.agent.storage.state import stored_model
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import ParametricMDP
-from rpl_agent.core.schema import jsonable
+from rpl_agent.core.schema import jsonable, read_json
 from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.open_world.certificate import FORMAT, OpenCertificate
 from rpl_agent.guarantee.pipeline import Config, true_value
 from rpl_agent.guarantee.proof import proof_path
 from rpl_agent.guarantee.verify import read_with_data, verify, with_proof
@@ -53,6 +56,15 @@ SHOWN = (
     "empty",
     "truncation",
     "notes",
+    "states",
+    "untried",
+    "plays",
+)
+
+#: What certificates without a model lack.
+NOT_PROVED = (
+    "this run has no model, and its certificate is not proved by checker.py yet: rpl resume computes it again from the "
+    "stored counts"
 )
 
 
@@ -96,14 +108,10 @@ def train(
     ``oracle_theta`` is used for oracle/* only.
     """
     given = {**(options or {}), **({} if horizon is None else {"horizon": horizon}), "subject_to": subject_to or ()}
+    if given.get("returns") is None and given.get("rewards") is None:  # else there is no model to schedule
+        given["schedule"] = parse_schedule(schedule) if isinstance(schedule, str) else schedule
     agent = RPLAgent(
-        config=config,
-        seed=seed,
-        weight=weight,
-        exploration=exploration,
-        verbose=0 if quiet else 1,
-        schedule=parse_schedule(schedule) if isinstance(schedule, str) else schedule,
-        **given,
+        config=config, seed=seed, weight=weight, exploration=exploration, verbose=0 if quiet else 1, **given
     )
     agent.set_env(env)
     agent.session.target = Target.after(0, budget, unit, stop_when_gap, log_interval, stop_when_regret)
@@ -112,7 +120,7 @@ def train(
         write_run(folder, source or {}, agent.seed)
         agent.save(folder / CHECKPOINT)
 
-    plain = "".join(c if c.isalnum() or c in "-." else "-" for c in agent.pmdp.name)
+    plain = "".join(c if c.isalnum() or c in "-." else "-" for c in agent.session.name)
     folder = agent.run_folder = new_folder(Path(log_dir), name, plain, fill)
     if not quiet:
         print(f"run folder: {folder}\nTensorBoard: {tensorboard_command(log_dir)}", flush=True)
@@ -204,8 +212,10 @@ def evaluate(
     return jsonable(result)
 
 
-def shown_certificate(agent: RPLAgent, folder: Path) -> Certificate:
+def shown_certificate(agent: RPLAgent, folder: Path) -> Any:
     """The certificate of a run, with the bounds that its stored proof proves if there is one."""
+    if isinstance(agent.session, OpenSession):
+        return agent.certificate or agent.certify()
     computed, path = agent.certificate or agent.certify(), folder / "certificate.json"
     stored = Certificate.from_json(path) if path.is_file() else computed
     return stored if stored.computed == computed.computed else computed
@@ -214,6 +224,8 @@ def shown_certificate(agent: RPLAgent, folder: Path) -> Certificate:
 def certify_run(folder: str | Path) -> dict[str, Any]:
     """The certificate of a stored run, recomputed from its counts."""
     agent = load_run(Path(folder))
+    if isinstance(agent.session, OpenSession):
+        raise ModelError(NOT_PROVED)
     proved = write_proved(Path(folder), agent.pmdp, agent.counts, agent.certify(), agent.session.earlier)
     return jsonable({**_summary(agent, proved), "run": str(folder), "text": str(proved)})
 
@@ -221,6 +233,8 @@ def certify_run(folder: str | Path) -> dict[str, Any]:
 def verify_run(folder: str | Path) -> dict[str, Any]:
     """Check the stored certificate of a run from scratch against its model and its data."""
     agent, path = load_run(Path(folder)), Path(folder) / "certificate.json"
+    if isinstance(agent.session, OpenSession):
+        raise ModelError(NOT_PROVED)
     certificate, _, _ = read_with_data(path)
     note = agent.session.truncation
     problems = [] if certificate.truncation == note else [f"the certificate's note on the time limit should be: {note}"]
@@ -267,14 +281,25 @@ def verdict(
     )
 
 
+def open_certificate(folder: Path) -> OpenCertificate | None:
+    """The stored certificate of a run without a model; None if the run has a model, or no certificate yet."""
+    path = folder / "certificate.json"
+    if not path.is_file() or read_json(path.read_text(), str(path)).get("format") != FORMAT:
+        return None
+    return OpenCertificate.from_json(path)
+
+
 def load_run(folder: Path, env: Env | None = None, options: Mapping[str, Any] | None = None) -> RPLAgent:
     """The agent of a run; without an environment it has the run's model and data, but cannot continue."""
     if not folder.is_dir():
         raise FileNotFoundError(f"no run folder {folder}")
-    if env is None:
-        return RPLAgent.load(folder / CHECKPOINT, pmdp=stored_model(*read_latest(folder / CHECKPOINT)))
-    known = ("pmdp", "observation_to_state", "action_to_env")
+    stored = read_latest(folder / CHECKPOINT)
+    if env is None and not is_open(stored[0]):
+        return RPLAgent.load(folder / CHECKPOINT, pmdp=stored_model(*stored))
+    known = ("observation_to_state",) if is_open(stored[0]) else ("pmdp", "observation_to_state", "action_to_env")
     given = {name: value for name, value in (options or {}).items() if name in known}
+    if is_open(stored[0]):
+        given["facts"] = options
     return RPLAgent.load(folder / CHECKPOINT, env, **given)
 
 
@@ -294,29 +319,29 @@ def _callbacks(checkpoint_every: int | None, theta: np.ndarray | None) -> list[A
     return callbacks
 
 
-def _summary(agent: RPLAgent, certificate: Certificate) -> dict[str, Any]:
+def _summary(agent: RPLAgent, certificate: Any) -> dict[str, Any]:
     return {
-        "model": agent.pmdp.name,
+        "model": agent.session.name,
         "objective": agent.objective.describe(),
-        **{name: getattr(certificate, name) for name in SHOWN},
+        **{name: getattr(certificate, name) for name in SHOWN if hasattr(certificate, name)},
         "episodes": agent.num_episodes,
         "steps": agent.num_timesteps,
         "updates": agent.num_updates,
-        "updates_skipped": agent.session.planner.skipped,
+        "updates_skipped": agent.session.skipped,
         "seconds": agent.session.clock.elapsed,
-        "stages": dict(agent.session.planner.seconds),
+        "stages": dict(agent.session.seconds),
     }
 
 
 def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str, Any]:
     certificate = shown_certificate(agent, folder)
-    summary, planner = _summary(agent, certificate), agent.session.planner
+    summary, skipped = _summary(agent, certificate), agent.session.skipped
     lines = [
         str(certificate),
         f"  {agent.num_episodes:,} episodes, {agent.num_timesteps:,} steps in {duration(agent.session.clock.elapsed)}: "
-        f"{shares_text(planner.seconds)}",
+        f"{shares_text(agent.session.seconds)}",
         f"  {agent.num_updates:,} updates of the exploring policy"
-        + (f", {planner.skipped:,} of them skipped, because little was new" if planner.skipped else ""),
+        + (f", {skipped:,} of them skipped, because little was new" if skipped else ""),
     ]
     if theta is not None:
         summary["oracle_value"] = true_value(agent.pmdp, agent.objective, certificate.policy, theta)

@@ -2,23 +2,30 @@
 
 A checkpoint stores the session (state.py turns it into JSON and arrays); the agent adds what is not learned:
 its settings, the environment, the logs. Nothing here reads the agent.
+
+`RunSession` is what every session has: its progress, and what the loop, the views and the logs ask of it. `Session` has
+a model; `discovery.session.OpenSession` has none.
 """
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rpl_agent.agent.exploration import block_of
+from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience, SampledBatch, StreamState
-from rpl_agent.agent.schedule import Limits, Progress, Schedule, Target
+from rpl_agent.agent.sampling.stream import Stream
+from rpl_agent.agent.schedule import NEVER, Limits, Never, Progress, Schedule, Target, schedule_to_dict
 from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.core.coupled.regret import difference_above, same_policy
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.counts import Counts, next_share
 from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.schema import Natural, Whole
 from rpl_agent.guarantee.certificate import Certificate
@@ -27,11 +34,16 @@ from rpl_agent.guarantee.pipeline import Config
 
 #: Number of latest episodes in the rollout/* means (SB3's window).
 WINDOW = 100
+#: What a certificate assumes if there is a model; the docs page on guarantees has all of it.
+ASSUMPTIONS = (
+    "The model's structure is right: every transition has the probability that its polynomial gives for one and the "
+    "same unknown parameter. Steps are drawn independently given state and action."
+)
 
 
 @dataclass
-class SessionRecord:
-    """The part of a session that checkpoints store, under the same names."""
+class RunRecord:
+    """The part of every session that checkpoints store, under the same names."""
 
     seed: Natural  # for everything random
     episodes: Whole = 0
@@ -41,52 +53,117 @@ class SessionRecord:
     time_limit: Whole | None = None  # of the environment
     interrupted: bool = False
     target: Target | None = None
-    certificate: Certificate | None = None
     returns: list[float] = field(default_factory=list)  # of the latest episodes
     lengths: list[Whole] = field(default_factory=list)
-    lacking: str | None = None  # a note on actions of the environment that the model lacks
     sources: Whole = 0  # streams of episodes started so far, over all resumptions
     env_spec: dict[str, Any] | None = None
+    limits: Limits | None = None  # when the next update is due
+
+
+@dataclass
+class SessionRecord(RunRecord):
+    """The part of a session with a model that checkpoints store."""
+
+    certificate: Certificate | None = None
     sampling: Policy | None = None  # the policy that draws episodes
     informative: Policy | None = None  # the policy of episodes for the certificate, if any
-    limits: Limits | None = None  # when the next update is due
+    lacking: str | None = None  # a note on actions of the environment that the model lacks
     subject_to: tuple[Limit, ...] = ()  # what the certified policy has to keep
 
 
-class Session(SessionRecord):
-    """What was learned about one model; ``config`` says how to certify."""
+class RunSession(ABC):
+    """A run so far; ``config`` says how to certify."""
 
-    def __init__(self, seed: int, config: Config):
-        super().__init__(seed)
+    if TYPE_CHECKING:  # the fields of RunRecord, which subclasses have
+        seed: int
+        episodes: int
+        steps: int
+        updates: int
+        cut: int
+        interrupted: bool
+        target: Target | None
+        returns: list[float]
+        lengths: list[int]
+        sources: int
+        limits: Limits | None
+        certificate: Any
+        objective: Objective
+
+    def _begin(self, config: Config) -> None:
+        """Set what no checkpoint stores."""
         self.config = config
-        self.rng = np.random.default_rng(seed)  # for the sampling policy's choices
+        self.rng = np.random.default_rng(self.seed)  # for the sampling policy's choices
         self.stored_steps = 0  # number of steps in a checkpoint
-        self.earlier: dict[str, Counts] = {}  # the data of its claims ("lower", "upper", "regret"), the best of the run
         self.source_state: StreamState | None = None  # from a checkpoint, until the stream is restarted
         self.opening: list[Any] = []  # the first calls of the environment, to detect one that repeats them
         self.clock = Clock()
         self.latest = SampledBatch()  # the last episodes that were collected
-        self.stored_model: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # as stored in checkpoints
 
-    # ------------------------------------------------------------------ the model
-    def start(self, pmdp: ParametricMDP, objective: Objective) -> None:
-        """Fix the model; nothing is known about it yet."""
-        self.pmdp, self.objective = pmdp, objective
-        self.experience = Experience(pmdp)
-        self.planner = Planner(pmdp, objective, self.config)
-        unknown = ~pmdp.table.is_constant[pmdp.expression]
-        self._unknown_rows = np.maximum.reduceat(unknown, pmdp.row_ptr[:-1])
+    # ------------------------------------------------------------------ what the loop asks
+    @property
+    @abstractmethod
+    def samples(self) -> int:
+        """Number of steps that are data."""
 
     @property
-    def started(self) -> bool:
-        return "pmdp" in vars(self)
+    @abstractmethod
+    def seconds(self) -> dict[str, float]:
+        """Time spent so far by stage."""
 
-    if not TYPE_CHECKING:  # a type checker would accept every name
+    @abstractmethod
+    def open_stream(self, world: Any) -> Stream:
+        """The episodes of an environment, continuing those of a checkpoint."""
 
-        def __getattr__(self, name: str) -> Any:
-            """What `start` sets, before it did."""
-            known = name in ("pmdp", "objective", "experience", "planner")
-            return require(None) if known else super().__getattribute__(name)
+    @abstractmethod
+    def next_policy(self) -> tuple[Any, int]:
+        """The policy of the next episodes, and how many it is for."""
+
+    @abstractmethod
+    def plan(self, agent: Any) -> None:
+        """Set the policy of the coming episodes from all data."""
+
+    @property
+    @abstractmethod
+    def is_update_due(self) -> bool: ...
+
+    @abstractmethod
+    def recount(self) -> None:
+        """Make counts consistent after an error."""
+
+    @abstractmethod
+    def certify(self) -> Any:
+        """The policy and its certificate."""
+
+    def bet(self, progress: float) -> None:  # noqa: B027  (a session may place none)
+        """Place bets at this share of the plan."""
+
+    def until_bet(self, target: Target) -> int:
+        """Episodes until the next share of the budget at which bets are placed."""
+        return NEVER
+
+    # ------------------------------------------------------------------ what the views and logs ask
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Of the model or the world."""
+
+    @property
+    @abstractmethod
+    def assumed(self) -> str:
+        """What the certificate assumes, in words."""
+
+    @property
+    def skipped(self) -> int:
+        """Updates that were skipped, because little was new."""
+        return 0
+
+    @abstractmethod
+    def figures(self) -> dict[str, float]:
+        """Tags of a log point beside those of every run."""
+
+    @abstractmethod
+    def hyperparameters(self, agent: Any) -> dict[str, Any]:
+        """The settings that TensorBoard shows."""
 
     # ------------------------------------------------------------------ how far it has come
     def fresh_seed(self) -> int:
@@ -96,7 +173,7 @@ class Session(SessionRecord):
         samples that the guarantee requires. The number of streams started makes seeds differ even if no
         sample was counted in between.
         """
-        sequence = np.random.SeedSequence([self.seed, 2, self.experience.counts.total, self.sources])
+        sequence = np.random.SeedSequence([self.seed, 2, self.samples, self.sources])
         self.sources += 1
         return int(sequence.generate_state(1, np.uint64)[0])
 
@@ -124,6 +201,132 @@ class Session(SessionRecord):
         self.interrupted = self.interrupted or done.interrupted
         self.latest = done
 
+    def reset_counters(self) -> None:
+        """Reset the counters; what was learned is kept."""
+        self.episodes = self.steps = self.stored_steps = self.updates = self.cut = 0
+        self.clock = Clock()
+        self.limits = None
+
+
+class Session(SessionRecord, RunSession):
+    """What was learned about one model."""
+
+    def __init__(self, seed: int, config: Config):
+        super().__init__(seed)
+        self._begin(config)
+        self.earlier: dict[str, Counts] = {}  # the data of its claims ("lower", "upper", "regret"), the best of the run
+        self.stored_model: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # as stored in checkpoints
+
+    # ------------------------------------------------------------------ the model
+    def start(self, pmdp: ParametricMDP, objective: Objective) -> None:
+        """Fix the model; nothing is known about it yet."""
+        self.pmdp, self.objective = pmdp, objective
+        self.experience = Experience(pmdp)
+        self.planner = Planner(pmdp, objective, self.config)
+        unknown = ~pmdp.table.is_constant[pmdp.expression]
+        self._unknown_rows = np.maximum.reduceat(unknown, pmdp.row_ptr[:-1])
+
+    @property
+    def started(self) -> bool:
+        return "pmdp" in vars(self)
+
+    if not TYPE_CHECKING:  # a type checker would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            """What `start` sets, before it did."""
+            known = name in ("pmdp", "objective", "experience", "planner")
+            return require(None) if known else super().__getattribute__(name)
+
+    # ------------------------------------------------------------------ what the loop asks
+    @property
+    def samples(self) -> int:
+        return self.experience.counts.total
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return self.planner.seconds
+
+    def open_stream(self, world: Any) -> Stream:
+        return Stream(world, self.experience, self.rng, self.fresh_seed, self.opening, self.source_state)
+
+    def next_policy(self) -> tuple[Policy, int]:
+        """Most episodes narrow the certificate; the others are drawn optimistically."""
+        assert self.sampling is not None
+        if self.informative is None:
+            return self.sampling, NEVER
+        optimistic, until_change = block_of(self.episodes)
+        return self.sampling if optimistic else self.informative, until_change
+
+    def plan(self, agent: Any) -> None:
+        """Compute a new sampling policy from all data, and new limits from the schedule."""
+        schedule, policy, informative = agent.schedule, None, None
+        if isinstance(schedule, Never):
+            policy = Policy.uniform(self.pmdp)
+        else:
+            self.look_for_repetitions()
+            optimistic = self.planner.plan(self.experience.counts, agent.exploration, self._sampling_goal())
+            if optimistic is not None:
+                policy = optimistic.at(0).mixed(self.pmdp, agent.weight)
+                informative = self.planner.informative
+        self.update(schedule, policy, informative)
+
+    def _sampling_goal(self) -> SamplingGoal | None:
+        if not self.episodes:
+            return None
+        per_step = require(self.target).unit == "steps"
+        return SamplingGoal(self.steps if per_step else self.episodes, per_step, self.time_limit)
+
+    @property
+    def is_update_due(self) -> bool:
+        return require(self.limits).reached(self.experience.rows, self.experience.expressions, self.episodes)
+
+    def recount(self) -> None:
+        self.experience.recount()
+
+    def bet(self, progress: float) -> None:
+        self.experience.counts.bet(progress, self.planner.bets)
+
+    def until_bet(self, target: Target) -> int:
+        if not self.planner.bets:
+            return NEVER
+        share = next_share(self.pmdp, target.progress(self.episodes, self.steps))
+        return NEVER if share == 1.0 else target.episodes_until(share, self.episodes, self.steps)
+
+    # ------------------------------------------------------------------ what the views and logs ask
+    @property
+    def name(self) -> str:
+        return self.pmdp.name
+
+    @property
+    def assumed(self) -> str:
+        return ASSUMPTIONS
+
+    def figures(self) -> dict[str, float]:
+        visited = int((self.experience.rows > 0).sum())
+        return {
+            **self.planner.widths(),
+            "samples/pairs_visited": visited,
+            "samples/pairs_visited_share": visited / max(1, len(self.experience.rows)),
+            "samples/updates_skipped": self.planner.skipped,
+        }
+
+    @property
+    def skipped(self) -> int:
+        return self.planner.skipped
+
+    def hyperparameters(self, agent: Any) -> dict[str, Any]:
+        return {  # the table shows the first five by name, then the results
+            "confidence": self.config.confidence,
+            "delta": self.config.delta,
+            "exploration": agent.exploration.name,
+            "model": self.pmdp.name,
+            "relaxation": self.config.relaxation,
+            "seed": self.seed,
+            "weight": agent.weight,
+            "schedule": schedule_to_dict(agent.schedule)["kind"],
+        }
+
+    # ------------------------------------------------------------------ updates and certificates
     def update(self, schedule: Schedule, policy: Policy | None, informative: Policy | None = None) -> None:
         """Set new sampling policies (None keeps the old ones) and, from the schedule, the limits of the next update."""
         if policy is not None:
@@ -202,12 +405,6 @@ class Session(SessionRecord):
                 f"{why} is not allowed with {self.config.confidence!r}: its guarantee holds only for a number of "
                 "samples fixed in advance; choose confidence='likelihood' or 'anytime'"
             )
-
-    def reset_counters(self) -> None:
-        """Reset the counters; what was learned is kept."""
-        self.episodes = self.steps = self.stored_steps = self.updates = self.cut = 0
-        self.clock = Clock()
-        self.limits = None
 
 
 def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certificate:

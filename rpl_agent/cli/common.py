@@ -286,11 +286,32 @@ def _own_source(name: str) -> ModelSource | None:
     from rpl_agent.agent import RPLAgent
 
     env, options = make_named(name)
+    if "returns" in options or "rewards" in options:
+        return world_source(name)
     agent = RPLAgent(env=env, **options)
     steps, named = (agent.world and agent.world.limit) or DEFAULT_STEPS, absolute(name)
     return ModelSource(
         named, agent.pmdp, agent.objective, None, steps, lambda render_mode: make_named(named, render_mode)[0], options
     )
+
+
+def world_source(name: str) -> ModelSource:
+    """The source of an environment without a model: registered, or the user's own."""
+    import gymnasium as gym
+
+    import rpl_envs  # noqa: F401  (registers our ids)
+    from rpl_agent.agent.world.named_env import absolute, make_named, names_code
+
+    no_model: Any = None
+    if names_code(name):
+        named = absolute(name)
+        options = make_named(named)[1]
+        return ModelSource(
+            named, no_model, no_model, None, 0, lambda render_mode: make_named(named, render_mode)[0], options
+        )
+    if name not in gym.registry:
+        raise ModelError(f"no environment {name!r} is registered: give its id, module:Id or path/to/file.py:factory")
+    return ModelSource(name, no_model, no_model, None, 0, partial(gym.make, name), {})
 
 
 def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:

@@ -115,6 +115,10 @@ def run_info(arguments: argparse.Namespace) -> None:
     if arguments.model is not None and arguments.id is None:
         _info_of_a_file(arguments, load_model(arguments))
         return
+    without_model = _open_run(arguments)
+    if without_model is not None:
+        emit(arguments, without_model, "run without a model")
+        return
     agent = run_of(arguments)
     if agent is None:
         source = load_source(arguments)
@@ -133,6 +137,34 @@ def run_info(arguments: argparse.Namespace) -> None:
         rows = agent.session.undecided()
         facts["undecided_pairs"] = None if rows is None else [agent.pmdp.row_name(row) for row in rows.tolist()]
     emit(arguments, facts, "run")
+
+
+def _open_run(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """What is known of a run without a model, from its certificate; None for anything else."""
+    if not arguments.id or not Path(arguments.id).is_dir():
+        return None
+    from rpl_agent.agent.runs import open_certificate
+
+    found = open_certificate(Path(arguments.id))
+    if found is None:
+        return None
+    if arguments.undecided:
+        raise ModelError("--undecided needs a model, and this run has none: rpl report lists the rows least known")
+    shown = (
+        "model",
+        "objective",
+        "states",
+        "rows",
+        "untried",
+        "episodes",
+        "samples",
+        "delta",
+        "lower",
+        "upper",
+        "regret",
+        "plays",
+    )
+    return {"run": arguments.id, **{name: getattr(found, name) for name in shown}, "assumed": list(found.assumed)}
 
 
 def _info_of_a_file(arguments: argparse.Namespace, model: PrismModel) -> None:

@@ -19,6 +19,7 @@ from rpl_agent.cli.common import (
     emit,
     load_source,
     source_defaults,
+    world_source,
 )
 from rpl_agent.cli.parser import add_call, between, call, count, folder_name, output_file
 from rpl_agent.core.errors import DataError, ModelError
@@ -32,6 +33,7 @@ def register(commands: Any) -> None:
         "train", run=run_train, help="learn online, then certify; live view, checkpoints, TensorBoard"
     )
     add_source(train)
+    _add_facts(train)
     train.later(lambda: _add_run(train))
     add_method(train)
     add_seed(train)
@@ -143,6 +145,24 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_facts(parser: argparse.ArgumentParser) -> None:
+    """What is known of an environment without a model, in place of one."""
+    group = parser.add_argument_group("no model: an environment of which only this is known")
+    pair: dict[str, Any] = {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH")}
+    group.add_argument("--returns", **pair, help="range of the return of every play from every state")
+    group.add_argument("--rewards", **pair, help="range of the reward of every step")
+    group.add_argument(
+        "--discount", type=between(0, 1, closed=True), help="of the return (default: none, within the time limit)"
+    )
+    group.add_argument("--deterministic", action="store_true", help="every action has one outcome in every state")
+
+
+def _facts_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options of `_add_facts` that were given, as keywords of the agent."""
+    given = {name: getattr(arguments, name) for name in ("returns", "rewards", "discount", "deterministic")}
+    return {name: value for name, value in given.items() if value not in (None, False)}
+
+
 def _add_view(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print only the result")
     parser.add_argument("--no-progress", action="store_true", help="plain lines instead of the live view")
@@ -183,11 +203,14 @@ def named_source(place: str, stored: dict[str, Any], env: str | None = None) -> 
     import rpl_envs  # noqa: F401  (registers our ids)
     from rpl_agent.agent.world.named_env import names_code
 
-    if env is not None:
-        return source_of({"id": env})
-    name, by_keywords = stored.get("id"), "kwargs" in stored  # made in Python
+    name = stored.get("id") if env is None else env
     if not isinstance(name, str | None):
         raise DataError(f"{place} names an environment that is not a text: {name!r}")
+    if stored.get("no_model") and name and (env is not None or not names_code(name)):
+        return world_source(name)
+    if env is not None:
+        return source_of({"id": env})
+    by_keywords = "kwargs" in stored  # made in Python
     if not stored or (name and names_code(name)) or (by_keywords and (name not in gym.registry or _wraps(name))):
         known = f"--env {name}" if name and names_code(name) else "--env module:Id or --env path/to/file.py:factory"
         raise DataError(f"the environment of {place} is code, which runs only if you name it yourself: add {known}")
@@ -244,10 +267,13 @@ def _made_in_python(run_folder: str, stored: dict) -> ModelSource:
 def run_train(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import train
 
-    source = load_source(arguments)
+    facts = _facts_of(arguments)
+    if facts and (arguments.model is not None or arguments.id is None):
+        raise ModelError("--returns, --rewards, --discount and --deterministic are for environments without a model")
+    source = world_source(arguments.id) if facts else load_source(arguments)
     if source.options is not None:
         arguments.id = source.name  # valid from every folder
-    options = {key: getattr(arguments, key) for key in source_defaults()}
+    options = {key: getattr(arguments, key) for key in source_defaults()} | {"no_model": source.pmdp is None}
     result = call(
         train,
         arguments,
@@ -255,7 +281,7 @@ def run_train(arguments: argparse.Namespace) -> int:
         source=options,
         config=config_of(arguments),
         oracle_theta=source.theta,
-        options=source.options,
+        options={**(source.options or {}), **facts} or None,
         **_view(arguments),
     )
     return _finish(arguments, result)

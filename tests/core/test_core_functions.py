@@ -37,6 +37,7 @@ TESTED_BY = {
     "coupled/test_coupled.py": """expand_backward reach_forward greedy_steps visit_forward visit_steps reach_steps
         expand_steps raise_steps""",
     "likelihood/test_cover.py": "cover_boxes",
+    "open_world/test_stakes.py": "stake_upper open_sweeps",
 }
 
 

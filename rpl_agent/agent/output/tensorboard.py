@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.output.plotting import policy_map
 from rpl_agent.agent.output.plotting.region import region_figure
-from rpl_agent.agent.schedule import schedule_to_dict
+from rpl_agent.agent.session import Session
 from rpl_agent.core.errors import RPLWarning
 
 if TYPE_CHECKING:
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 #: Runs that last this many seconds end with pictures: drawing them takes longer than certifying, and those of a policy
 #: simulate its visits. `rpl report` and `rpl plot-region` draw them for shorter runs, and while a run goes on.
 PICTURE_SECONDS = 20.0
-#: The certificate's assumptions; the docs page on guarantees has all of them.
-ASSUMPTIONS = (
-    "The model's structure is right: every transition has the probability that its polynomial gives for one and the "
-    "same unknown parameter. Steps are drawn independently given state and action."
-)
 
 
 class TensorBoardCallback(BaseCallback):
@@ -40,7 +35,7 @@ class TensorBoardCallback(BaseCallback):
     def _on_certificate(self, certificate: Certificate) -> bool:
         writer = self.agent.logger.tensorboard
         if writer is not None:
-            writer.text("guarantee", _guarantee_text(certificate), self.agent.num_episodes)
+            writer.text("guarantee", _guarantee_text(certificate, self.agent.session.assumed), self.agent.num_episodes)
         return True
 
     def _try_to_draw(self, writer: Any, certificate: Certificate) -> None:
@@ -54,7 +49,8 @@ class TensorBoardCallback(BaseCallback):
 
     def _draw(self, writer: Any, certificate: Certificate) -> None:
         """``region/outline``, one or two parameters of the confidence region, and ``policy/map``."""
-        agent, found = self.agent, self.agent.session.planner.uncertainty
+        agent, session = self.agent, self.agent.session
+        found = session.planner.uncertainty if isinstance(session, Session) else None
         if found is None:
             return
         if found.region is not None and not found.empty:
@@ -71,26 +67,16 @@ class TensorBoardCallback(BaseCallback):
         if writer is None or certificate is None:
             return
         self._try_to_draw(writer, certificate)
-        config, names = agent.session.config, ("gap", "regret", "lower", "upper")
-        settings = {  # the table shows the first five by name, then the results
-            "confidence": config.confidence,
-            "delta": config.delta,
-            "exploration": agent.exploration.name,
-            "model": agent.pmdp.name,
-            "relaxation": config.relaxation,
-            "seed": agent.session.seed,
-            "weight": agent.weight,
-            "schedule": schedule_to_dict(agent.schedule)["kind"],
-        }
+        settings, names = agent.session.hyperparameters(agent), ("gap", "regret", "lower", "upper")
         metrics = [f"guarantee/{name}" for name in names if math.isfinite(getattr(certificate, name))]
         writer.hyperparameters(settings, metrics)
 
 
-def _guarantee_text(certificate: Certificate) -> str:
+def _guarantee_text(certificate: Any, assumed: str) -> str:
     """The guarantee for the TEXT tab: the exact numbers, δ, and the assumptions."""
     return (
         f"**With probability ≥ {1 - certificate.delta:g} (δ = {certificate.delta:g}) {certificate.sentence}.**\n\n"
         f"Exact numbers (curves are smoothed and single precision): lower {certificate.lower!r}, upper "
         f"{certificate.upper!r}, gap {certificate.gap!r}, "
-        f"regret {certificate.regret!r}.\n\n```\n{certificate}\n```\n\n{ASSUMPTIONS}"
+        f"regret {certificate.regret!r}.\n\n```\n{certificate}\n```\n\n{assumed}"
     )

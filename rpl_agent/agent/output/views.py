@@ -12,14 +12,13 @@ import sys
 import time
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rpl_agent.agent.output.logger import CSVWriter, Logger
-from rpl_agent.agent.session import Session, require
+from rpl_agent.agent.session import RunSession, require
 from rpl_agent.core.model import Sense
-from rpl_agent.guarantee.certificate import Certificate
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -61,7 +60,7 @@ class View:
         self._seen: deque[tuple[float, int]] = deque()  # seconds of work, units done
         self._last = -math.inf
 
-    def seconds_left(self, session: Session) -> float:
+    def seconds_left(self, session: RunSession) -> float:
         """An estimate from the rate in the second half of the time so far, because runs speed up.
 
         Unknown (nan) until one per cent is done and some work was timed.
@@ -78,10 +77,10 @@ class View:
     def start(self) -> None:
         pass
 
-    def show(self, session: Session) -> None:
+    def show(self, session: RunSession) -> None:
         """Called often; draws when a refresh is due."""
 
-    def certified(self, session: Session) -> None:
+    def certified(self, session: RunSession) -> None:
         """Called at every certificate."""
         self.gaps.append(require(session.certificate).gap)
         self.show(session)
@@ -96,20 +95,20 @@ class View:
 class LinesView(View):
     """One line every few seconds, for logs and pipes."""
 
-    def show(self, session: Session, is_due: bool = False) -> None:
+    def show(self, session: RunSession, is_due: bool = False) -> None:
         left = self.seconds_left(session)
         if is_due or time.monotonic() - self._last >= LINE_SECONDS:
             self._last = time.monotonic()
             self.message(line(session, left))
 
-    def certified(self, session: Session) -> None:
+    def certified(self, session: RunSession) -> None:
         self.show(session, is_due=session.is_done)  # the last line always shows the result
 
     def message(self, text: str) -> None:
         print(text, flush=True)
 
 
-def line(session: Session, left: float) -> str:
+def line(session: RunSession, left: float) -> str:
     certificate, target = session.certificate, require(session.target)
     bounds = ""
     if certificate is not None:
@@ -121,9 +120,9 @@ def line(session: Session, left: float) -> str:
     )
 
 
-def record(session: Session, logger: Logger, certificate: Certificate) -> None:
+def record(session: RunSession, logger: Logger, certificate: Any) -> None:
     """Record all tags of a log point (listed in docs/training.md)."""
-    note, data = logger.record, session.experience
+    note = logger.record
     for name in ("lower", "upper", "gap", "regret", "estimate"):
         note(f"guarantee/{name}", getattr(certificate, name))
     note("momentary/lower", certificate.momentary_lower)
@@ -138,22 +137,18 @@ def record(session: Session, logger: Logger, certificate: Certificate) -> None:
         note("rollout/ep_len_mean", np.mean(session.lengths))
     if session.cut and session.objective.discount == 1.0:  # the guarantee is for plays without the limit
         note("rollout/cut_share", session.cut / max(1, session.episodes))
-    for tag, value in session.planner.widths().items():
+    for tag, value in session.figures().items():
         note(tag, value)
-    visited = int((data.rows > 0).sum())
-    note("samples/transitions", data.counts.total)
+    note("samples/transitions", session.samples)
     note("samples/steps", session.steps)
-    note("samples/pairs_visited", visited)
-    note("samples/pairs_visited_share", visited / max(1, len(data.rows)))
     note("samples/updates", session.updates)
-    note("samples/updates_skipped", session.planner.skipped)
-    for stage, seconds in session.planner.seconds.items():
+    for stage, seconds in session.seconds.items():
         note(f"time/{stage}", seconds)
     note("time/elapsed", session.clock.elapsed)
     note("time/steps_per_second", session.rate)
 
 
-def open_logs(current: Logger, folder: Path | None, session: Session) -> Logger:
+def open_logs(current: Logger, folder: Path | None, session: RunSession) -> Logger:
     """The writers of a run folder, opened once and again after loading."""
     if folder is None or current.dir == folder:
         return current
@@ -184,7 +179,7 @@ class LiveView(View):
     def start(self) -> None:
         self._live.start()
 
-    def show(self, session: Session) -> None:
+    def show(self, session: RunSession) -> None:
         now, left = time.monotonic(), self.seconds_left(session)
         if now - self._last < REFRESH_SECONDS and not session.is_done:
             return
@@ -209,7 +204,7 @@ def sparkline(values: list[float], width: int = SPARK_WIDTH) -> str:
     return "".join(BARS[-1 if span == 0 else int((v - low) / span * (len(BARS) - 1) + 0.5)] for v in logs)
 
 
-def render(session: Session, gaps: list[float], left: float = math.nan) -> Group:
+def render(session: RunSession, gaps: list[float], left: float = math.nan) -> Group:
     """The live panel; every row fits 80 columns, longer ones wrap."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
@@ -234,11 +229,11 @@ def render(session: Session, gaps: list[float], left: float = math.nan) -> Group
         name, sign = ("cost", -1) if session.objective.sense is Sense.MIN else ("return", 1)
         table.add_row("exploring", f"mean {name} of the exploring policy {sign * np.mean(session.returns):.5g}")
     table.add_row("updates", f"{session.updates:,}")
-    table.add_row("time", shares_text(session.planner.seconds) or "–")
+    table.add_row("time", shares_text(session.seconds) or "–")
     table.add_row("elapsed", f"{duration(session.clock.elapsed)}, left {duration(left)}")
     bar = Table.grid()  # a bar by itself does not end its line
     bar.add_row(ProgressBar(total=max(target.goal, 1), completed=session.done, width=60))
-    title = f"{session.pmdp.name}: {session.objective.describe()}"
+    title = f"{session.name}: {session.objective.describe()}"
     # The cursor waits on its own line: at the end of a full one the echo of Ctrl-C would start another.
     return Group(Text(title, style="bold cyan"), bar, table, Text(""))
 

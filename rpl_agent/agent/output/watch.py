@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
+from rpl_agent.agent.discovery.session import OpenSession
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.schema import jsonable
@@ -43,16 +44,23 @@ class EpisodeFrame:
 def play(agent: Any, env: Env, episodes: int, *, seed: int = 0) -> Iterator[EpisodeFrame]:
     """Yield the frames of episodes played in the agent's current mode, as they come."""
     _check_render_mode(env)
-    names = agent.pmdp.action_names
     for episode in range(1, episodes + 1):
         observation, _ = env.reset(seed=seed) if episode == 1 else env.reset()
         yield EpisodeFrame(_render(env), episode, 0, None, 0.0)
         memory, step, total, over = None, 0, 0.0, False
         while not over:
             action, memory = agent.predict(observation, memory, np.array([step == 0]), deterministic=True)
-            observation, reward, terminated, truncated, _ = env.step(int(action))
+            command, name = _command(agent, action)
+            observation, reward, terminated, truncated, _ = env.step(command)
             step, total, over = step + 1, total + float(reward), bool(terminated or truncated)
-            yield EpisodeFrame(_render(env), episode, step, names[int(action)], total, over, over and not terminated)
+            yield EpisodeFrame(_render(env), episode, step, name, total, over, over and not terminated)
+
+
+def _command(agent: Any, action: Any) -> tuple[Any, str]:
+    """What the environment gets for an action, and its name; without a model actions have none."""
+    if isinstance(agent.session, OpenSession):
+        return action, str(action)
+    return int(action), agent.pmdp.action_names[int(action)]
 
 
 def _check_render_mode(env: Env) -> None:

@@ -140,6 +140,20 @@ class Experience:
             self._trace.extend(transitions)
         self.counts.add_transitions(transitions)
 
+    @property
+    def total(self) -> int:
+        """Number of steps that are data."""
+        return self.counts.total
+
+    def entropy(self) -> float:
+        """Mean entropy of a step in bits, by observed frequencies."""
+        counts = self.counts
+        seen = counts.transitions > 0
+        if not seen.any():
+            return 0.0
+        share = counts.transitions[seen] / counts.row_totals[counts.pmdp.transition_row[seen]]
+        return -float(counts.transitions[seen] @ np.log2(share)) / counts.total
+
     def recount(self) -> None:
         """Recompute the running visit counts from the counts, after an error."""
         self.rows[:] = self.counts.row_totals

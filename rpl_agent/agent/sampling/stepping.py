@@ -74,10 +74,13 @@ class EnvSource:
         seed: int | None,
         opening: list[Any],
     ):
+        self._prepare(env, checker, rng, seed, opening)
+        numbers = checker.actions.numbers[checker.pmdp.action]
+        self._numbers: Any = numbers.tolist()  # plain numbers, one per row: looked up in every step
+
+    def _prepare(self, env: Env, checker: Any, rng: np.random.Generator, seed: int | None, opening: list[Any]) -> None:
+        """Set what does not depend on a model."""
         self._env, self._checker, self._rng, self._seed = env, checker, rng, seed
-        self._numbers = checker.actions.numbers[
-            checker.pmdp.action
-        ].tolist()  # plain numbers, one per row: looked up in every step
         self._opening = opening
         self._records = not opening  # record the first calls of a run only
         self._single = not is_vector(env)
@@ -125,21 +128,25 @@ class EnvSource:
             self._records = False  # such a reset cannot be replayed
             self._reset({"options": {"reset_mask": np.isin(np.arange(len(self._lanes)), over)}}, over)
         room = request.episodes_left - done.episodes - sum(lane.phase is Phase.ACTIVE for lane in self._lanes)
-        checker = self._checker
         for i, lane in enumerate(self._lanes):
             if lane.phase is Phase.FRESH and room > 0:
                 room -= 1
                 lane.phase, lane.total, lane.value = Phase.ACTIVE, 0.0, 0.0
                 lane.number = self._started
                 self._started += 1
-                if lane.drawn is not None:  # the draw of a random start is the episode's first transition
-                    lane.value = checker.gain(lane.drawn, 0, 0.0)
-                    seen.append(lane.drawn)
-                    checker.experience.watch.add(lane.drawn, i, True, lane.draws)
-                    checker.count(checker.pmdp.transition_row[lane.drawn], lane.drawn, request.limits)
-                if checker.over_at_once[lane.state]:
-                    done.end(lane.number, checker.sign * lane.value, 0, lane.value, False)
-                    lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
+                self._enter(i, request, done, seen)
+
+    def _enter(self, i: int, request: Request, done: SampledBatch, seen: list[int]) -> None:
+        """An episode that counts begins in a lane."""
+        checker, lane = self._checker, self._lanes[i]
+        if lane.drawn is not None:  # the draw of a random start is the episode's first transition
+            lane.value = checker.gain(lane.drawn, 0, 0.0)
+            seen.append(lane.drawn)
+            checker.experience.watch.add(lane.drawn, i, True, lane.draws)
+            checker.count(checker.pmdp.transition_row[lane.drawn], lane.drawn, request.limits)
+        if checker.over_at_once[lane.state]:
+            done.end(lane.number, checker.sign * lane.value, 0, lane.value, False)
+            lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
 
     def _reset(self, keywords: dict[str, Any], lanes: Any) -> None:
         self._resets += 1
@@ -164,14 +171,9 @@ class EnvSource:
 
     # ------------------------------------------------------------------ steps
     def _step(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
-        checker, lanes, single = self._checker, self._lanes, self._single
+        lanes, single = self._lanes, self._single
         self._tick += 1
-        rows = []
-        for i, lane in enumerate(lanes):
-            if lane.state not in checker.compared and lane.phase is not Phase.RESETTING:
-                checker.compare_actions(lane.state, self._mask(i), self._wheres[i])
-            step = lane.length if lane.phase is Phase.ACTIVE else 0
-            rows.append(checker.choose(lane.state, self._rng.random(), step))
+        rows = [self._choose(i) for i in range(len(lanes))]
         actions = [self._numbers[row] for row in rows]
         returned = _answer(self._env.step, actions[0] if single else np.array(actions))
         if self._records:
@@ -193,6 +195,14 @@ class EnvSource:
                 lane.phase = Phase.RESETTING if self._mode == "NEXT_STEP" else Phase.OVER
                 if self._mode == "SAME_STEP":
                     self._begin(observations, i)
+
+    def _choose(self, i: int) -> int:
+        """Draw the row that a lane takes next; in a new state, compare its actions with the model's first."""
+        checker, lane = self._checker, self._lanes[i]
+        if lane.state not in checker.compared and lane.phase is not Phase.RESETTING:
+            checker.compare_actions(lane.state, self._mask(i), self._wheres[i])
+        step = lane.length if lane.phase is Phase.ACTIVE else 0
+        return checker.choose(lane.state, self._rng.random(), step)
 
     def _advance(
         self,

@@ -124,6 +124,7 @@ class Stream:
     fresh_seed : returns a seed that was never used before.
     opening : the first calls of the run (see `EnvSource`); empty at its start.
     stored : the state of an earlier stream to continue.
+    opens : makes the source.
     """
 
     def __init__(
@@ -134,16 +135,17 @@ class Stream:
         fresh_seed: Callable[[], int],
         opening: list[Any],
         stored: StreamState | None = None,
+        opens: Callable[..., SimulatorSource | EnvSource] = open_source,
     ):
         self._world, self._experience, self.opening = world, experience, opening
         if opening and not world.compiled:
             self._refuse_a_repetition(fresh_seed() % 2**31)
         seed = fresh_seed()
-        self._source = open_source(world, experience, rng, seed, opening)
+        self._source = opens(world, experience, rng, seed, opening)
         words = None if stored is None else stored.simulator
         if self.simulator is not None:  # whatever the environment does with seeds
             self.simulator.state = seed_state(seed) if words is None else _random_state(words)
-        elif stored is not None and experience.counts.total:
+        elif stored is not None and experience.total:
             _warn(
                 "the environment continues with a fresh seed, because its state cannot be restored: the certificate "
                 "remains valid, but the run is not bit for bit what it would have been without the interruption"
@@ -179,13 +181,7 @@ class Stream:
 
     def _bits(self) -> float:
         """Bits of chance in the first calls: steps times the mean entropy of a step, by observed frequencies."""
-        counts = self._experience.counts
-        seen = counts.transitions > 0
-        if not seen.any():
-            return 0.0
-        share = counts.transitions[seen] / counts.row_totals[counts.pmdp.transition_row[seen]]
-        mean = -float(counts.transitions[seen] @ np.log2(share)) / counts.total
-        return mean * sum(np.size(value) for kind, value, _ in self.opening if kind == "step")
+        return self._experience.entropy() * sum(np.size(value) for kind, value, _ in self.opening if kind == "step")
 
 
 def _random_state(words: list[int]) -> np.ndarray:

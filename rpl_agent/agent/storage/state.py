@@ -63,7 +63,7 @@ def model_to_data(pmdp: ParametricMDP) -> tuple[dict[str, Any], Arrays]:
     arrays: Arrays = {}
     parts = {f.name: getattr(pmdp, f.name) for f in fields(pmdp)}
     for name in ("state_values", "own_actions"):
-        parts[name] = None if parts[name] is None else [_key(value) for value in parts[name]]
+        parts[name] = None if parts[name] is None else [plain(value) for value in parts[name]]
     order = list(pmdp.variables)  # objects in files have no order
     return jsonable(parts, arrays) | {"hash": pmdp.content_hash, "order": order}, arrays
 
@@ -79,7 +79,7 @@ def model_from_data(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
             found.parameters, found.monomials, (found.indptr, found.indices, numbers), found.denominators
         )
 
-    makers: dict[Any, Any] = {ExpressionTable: table, Hashable: _value}
+    makers: dict[Any, Any] = {ExpressionTable: table, Hashable: from_plain}
     model = read(data, ParametricMDP, place, arrays, makers=makers)
     try:
         model = replace(model, variables={name: model.variables[name] for name in data["order"]})
@@ -92,39 +92,39 @@ def model_from_data(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
 
 
 # ---------------------------------------------------------------------- values of states and keys of actions
-def _key(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Plain data for a value: anything but a number or string becomes a list that starts with its kind."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is START:
         return ["start"]
     if isinstance(value, Paid):
-        return ["paid", _key(value.successor), [[name, amount.hex()] for name, amount in value.extra]]
+        return ["paid", plain(value.successor), [[name, amount.hex()] for name, amount in value.extra]]
     if type(value) is float:
         return ["float", value.hex()]
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is tuple:
-        return ["tuple", [_key(item) for item in value]]
+        return ["tuple", [plain(item) for item in value]]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return ["named", type(value).__name__, list(value._fields), [_key(item) for item in value]]
+        return ["named", type(value).__name__, list(value._fields), [plain(item) for item in value]]
     return ["shown", repr(value)]
 
 
-def _value(key: Any) -> Hashable:
+def from_plain(key: Any) -> Hashable:
     if not isinstance(key, list):
         return key
     kind, *rest = key
     if kind == "start":
         return START
     if kind == "paid":
-        return Paid(_value(rest[0]), tuple((name, float.fromhex(amount)) for name, amount in rest[1]))
+        return Paid(from_plain(rest[0]), tuple((name, float.fromhex(amount)) for name, amount in rest[1]))
     if kind == "float":
         return float.fromhex(rest[0])
     if kind == "tuple":
-        return tuple(map(_value, rest[0]))
+        return tuple(map(from_plain, rest[0]))
     if kind == "named":
-        return _named(rest[0], tuple(rest[1]))(*map(_value, rest[2]))
+        return _named(rest[0], tuple(rest[1]))(*map(from_plain, rest[2]))
     return OpaqueValue(rest[0])
 
 

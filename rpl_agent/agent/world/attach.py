@@ -278,7 +278,7 @@ def attach(
         env,
         model,
         goal,
-        _spec(env),
+        environment_spec(env),
         paid,
         reader,
         actions,
@@ -382,7 +382,7 @@ def _with_horizon(goal: Objective, horizon: int | str | None, limit: int | None,
     return replace(goal, horizon=int(horizon))
 
 
-def _spec(env: Env) -> dict[str, Any] | None:
+def environment_spec(env: Env) -> dict[str, Any] | None:
     """Id and keyword arguments, if the environment is a registered one and they are plain data."""
     spec = getattr(env, "spec", None)
     if spec is None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -116,3 +117,46 @@ def check_delta(delta: float, least: float = 0.0) -> None:
         raise DataError(f"delta = {delta!r} must lie strictly between 0 and 1")
     if delta < least:
         raise DataError(f"delta = {delta!r} is too small to be divided: at least {least:g}")
+
+
+#: Shares of δ of a world without a model: rows of all states, the start, policies that are fixed and played. Of a
+#: policy's share, what its episodes get; the rest bounds what cut episodes miss. Sums are a little less than 1, for
+#: rounding.
+OPEN_ROWS, OPEN_START, OPEN_POLICIES = 0.5, 0.05, 0.449
+OPEN_EPISODES, OPEN_REST = 0.8, 0.199
+
+
+@dataclass(frozen=True)
+class OpenLedger:
+    """Shares of one δ where nothing is known of the world; states and policies come without end.
+
+    The k-th state by first visit gets 1/log2(k + 1) − 1/log2(k + 2), the j-th policy 1/j − 1/(j + 1): from 1 on, both
+    sum to 1. Where a number of states is known, all get the same.
+    """
+
+    delta: float
+    rows: float
+    start: float
+    policies: float
+
+    @classmethod
+    def of(cls, delta: float) -> OpenLedger:
+        """Divide δ by the shares above."""
+        check_delta(delta, LEAST_DELTA)
+        parts = delta * OPEN_ROWS, delta * OPEN_START, delta * OPEN_POLICIES
+        _check(parts, delta)
+        return cls(delta, *parts)
+
+    def policy(self, number: int) -> float:
+        """Share of the policy that is fixed as this number, from 1."""
+        return self.policies / (number * (number + 1))
+
+
+def of_states(share: float, first: int, last: int, known: int | None) -> np.ndarray:
+    """Shares of the states numbered ``first`` to ``last`` − 1 (from 0, by first visit), of a whole that all divide."""
+    share *= 1.0 - 1e-9  # far more than what rounding may add
+    if known is not None:
+        return np.full(last - first, share / known)
+    k = np.arange(first, last) + 1.0
+    low, high = np.log2(k + 1.0), np.log2(k + 2.0)
+    return share * np.log1p(1.0 / (k + 1.0)) / math.log(2.0) / (low * high)  # a difference without cancellation

@@ -459,6 +459,45 @@ void pool_events(int64_t count, const int64_t *rows /*[count]*/, const int64_t *
 void anytime_bounds(int64_t count, const double *successes /*[count]*/, const double *trials /*[count]*/,
                     double log_threshold, double *lower /*[count]*/, double *upper /*[count]*/);
 
+/* ---------------------------------------------------------------------- stakes.c: bets on one number per row, no model */
+#define MOST_STAKES 32
+
+/* Stakes b in (0, 1), fixed for ever, and logarithms of their weights, rounded down; at most MOST_STAKES. */
+typedef struct stake_mixture {
+    int64_t size;
+    const double *stake /*[size]*/;
+    const double *log_weight /*[size]*/;
+} stake_mixture;
+
+/* What was seen in a world without a model: row s * actions + a has the outcomes row_ptr[row] to row_ptr[row + 1]. */
+typedef struct open_rows {
+    int64_t states;
+    int64_t actions;
+    const int64_t *row_ptr /*[states * actions + 1]*/;
+    const double *reward /*[row_ptr[states * actions]]*/;
+    const int64_t *successor /*[row_ptr[states * actions]]*/; /* -1 after an end */
+    const double *count /*[row_ptr[states * actions]]*/;
+    const double *low /*[states]*/;   /* least and largest r + discount V(s') of a step */
+    const double *high /*[states]*/;
+    const double *level /*[states]*/; /* ln 1/share of every row of the state, rounded up */
+    double discount;
+    bool certain; /* every row has one outcome, which was seen */
+} open_rows;
+
+/* An upper bound, at most `ceiling`, of the least m in (0, 1) with sum_i w_i prod_k (1 + b_i (m - x_k) / (1 - m))^c_k
+ * >= exp(level), for numbers x in [0, 1] that were seen count times; `ceiling` where it proves no less. */
+double stake_upper(const stake_mixture *bets, int64_t n, const double *x /*[n]*/, const double *count /*[n]*/,
+                   double level, double ceiling);
+
+/* Lowers bounds of rows and states (upper), at most `most` times round, until no state notices; returns how often. A row
+ * is bounded with the values `next` of its successors, which are `upper` itself or those with one step less to go.
+ * changed: the time at which a value fell; tested: the time at which a row was bounded, -1 after new data. */
+int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t most,
+                    const double *next /*[rows.states]*/, const int64_t *next_changed /*[rows.states]*/,
+                    double *row_upper /*[rows.states * rows.actions]*/, double *upper /*[rows.states]*/,
+                    int64_t *changed /*[rows.states]*/, int64_t *tested /*[rows.states * rows.actions]*/,
+                    int64_t *clock /*[1]*/, double *x SCRATCH /*[rows.row_ptr[rows.states * rows.actions]]*/);
+
 /* ---------------------------------------------------------------------- guess.c: a known nature, without bounds */
 
 /* A model at one parameter: chances p (F) with derivatives slope (F, d). The agent plays weights (R), without gradients, or

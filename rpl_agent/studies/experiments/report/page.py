@@ -24,12 +24,13 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.output.plotting.policy_map import PolicyMap, policy_map
-from rpl_agent.agent.runs import load_run
+from rpl_agent.agent.runs import load_run, open_certificate
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import Sense
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
+from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.studies.experiments import suites
 from rpl_agent.studies.experiments.report.charts import (
     ReportChart,
@@ -40,6 +41,7 @@ from rpl_agent.studies.experiments.report.charts import (
     policy_chart,
     world_picture,
 )
+from rpl_agent.studies.experiments.report.open_run import discovered_chart, open_figures, unknown_rows
 from rpl_agent.studies.experiments.runner import Row, by_kind, number, require_rows
 from rpl_agent.studies.experiments.tables import Table, share, short, tables
 from rpl_envs import INSTANCES, benchmark
@@ -121,19 +123,41 @@ def data_section(downloads: Sequence[tuple[str, str]], settings: Any) -> Section
 
 def report_run(run: str | os.PathLike, output: str | os.PathLike | None = None) -> dict[str, Any]:
     """One HTML page of a single run, by default inside its folder."""
-    folder, agent = Path(run), load_run(Path(run))
+    folder = Path(run)
+    without_model = open_certificate(folder)
+    if without_model is not None:
+        return _report_open(folder, without_model, output)
+    agent = load_run(folder)
     certificate = Certificate.from_json(folder / "certificate.json")
     points, seconds = _progress(folder / "progress.csv"), agent.session.planner.seconds
     bar = {"type": "bar", "x": list(seconds), "y": list(seconds.values()), "marker": {"color": "#0072B2"}}
     time = {"run": panel([bar], "", "seconds")}
-    drawn = [_bounds(points, certificate), _gap(points)]
+    drawn = [_bounds(points, certificate.delta, certificate.objective.sense is Sense.MAX), _gap(points)]
     drawn.append(ReportChart("time", "Where the time went", "Seconds of the whole run.", time))
     estimate = point_estimate(agent.pmdp, agent.counts)
     shown = None if estimate is None else policy_map(agent.pmdp.instantiate(estimate), certificate.policy)
     if shown is not None:
         drawn.append(policy_chart({agent.pmdp.name: shown}, "The certified policy; visits at the point estimate."))
+    return _write_run(folder, certificate, points, drawn, [_figures(certificate)], output)
+
+
+def _report_open(folder: Path, certificate: OpenCertificate, output: str | os.PathLike | None) -> dict[str, Any]:
+    """The same of a run without a model."""
+    points = _progress(folder / "progress.csv")
+    drawn = [_bounds(points, certificate.delta, True), _gap(points), discovered_chart(points)]
+    return _write_run(folder, certificate, points, drawn, [open_figures(certificate), unknown_rows(folder)], output)
+
+
+def _write_run(
+    folder: Path,
+    certificate: Any,
+    points: dict[str, np.ndarray],
+    drawn: list[ReportChart],
+    tables: Sequence[Table],
+    output: str | os.PathLike | None,
+) -> dict[str, Any]:
     raw = [(name, (folder / name).read_text()) for name in ("progress.csv", "certificate.json")]
-    sections = [*map(chart_section, drawn), table_section(_figures(certificate))]
+    sections = [*map(chart_section, drawn), *map(table_section, tables)]
     sections.append(data_section(raw, certificate.versions))
     target = folder / "report.html" if output is None else Path(output)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -155,9 +179,8 @@ def _progress(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path}: no progress to report: {error}") from None
 
 
-def _bounds(points: dict[str, np.ndarray], certificate: Certificate) -> ReportChart:
+def _bounds(points: dict[str, np.ndarray], delta: float, maximise: bool) -> ReportChart:
     x = points["episodes"]
-    maximise = certificate.objective.sense is Sense.MAX
     names = ("guarantee", "bound on every policy")
     lower, upper = names if maximise else reversed(names)
     series = [
@@ -174,7 +197,7 @@ def _bounds(points: dict[str, np.ndarray], certificate: Certificate) -> ReportCh
     return ReportChart(
         "bounds",
         "The certified interval",
-        f"δ = {certificate.delta:g}; {better}.",
+        f"δ = {delta:g}; {better}.",
         {"run": panel(traces, "episodes", "value", log_x=True)},
     )
 

@@ -1,0 +1,286 @@
+"""No model: certificates of environments of which only a range of returns is known.
+
+``gap`` = ``upper`` − ``lower`` of one run at δ = 0.1, seeds that nothing was tuned on; ``V*`` and ``value`` (of the
+returned policy) are exact. ``aim`` is the gap of the method's prototype, on worlds of the same names. Beside it
+``ucrl2``, upper − lower of UCRL2's L1 balls (its states and rewards known to exist) for the same data and policy, and
+``q_learning``, the lower bound that half of the episodes give for the greedy policy which Q-learning found in the other
+half. ``cpu`` is the agent's processor time, ``stepping`` that of the environment alone for as many steps.
+
+--full adds 10^5 episodes. ``missed``: whether a bound excludes the truth, which may happen to a tenth of the runs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import bisect
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rpl_agent import RPLAgent
+from rpl_agent.guarantee.open_world.stakes import lower_mean
+
+DELTA, SEED = 0.1, 7_700
+#: outcomes of a row: probability, successor, reward, end
+Row = list[tuple[float, int, float, bool]]
+
+
+@dataclass(frozen=True)
+class World:
+    """A table, what the agent is told about it, and the gaps to compare with after 10^3, 10^4 and 10^5 episodes."""
+
+    rows: list[list[Row]]
+    starts: list[int]
+    discount: float
+    returns: tuple[float, float]
+    limit: int
+    aim: tuple[float, float, float]
+    facts: dict[str, Any]
+
+
+class TableEnv(gym.Env):
+    """A world by its table."""
+
+    def __init__(self, world: World):
+        self.world = world
+        self.observation_space = gym.spaces.Discrete(len(world.rows))
+        self.action_space = gym.spaces.Discrete(len(world.rows[0]))
+        self._ends = [[np.cumsum([p for p, *_ in row]).tolist() for row in rows] for rows in world.rows]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict]:
+        super().reset(seed=seed)
+        self._state = self.world.starts[int(self.np_random.random() * len(self.world.starts))]
+        self._steps = 0
+        return self._state, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict]:
+        ends = self._ends[self._state][action]
+        row = self.world.rows[self._state][action]
+        _, self._state, reward, over = row[min(bisect(ends, self.np_random.random()), len(row) - 1)]
+        self._steps += 1
+        return self._state, float(reward), bool(over), self._steps >= self.world.limit, {}
+
+
+def _toy(name: str, **options: Any) -> list[list[Row]]:
+    table = gym.make(name, **options).unwrapped.P  # type: ignore[attr-defined]
+    return [[table[s][a] for a in sorted(table[s])] for s in sorted(table)]
+
+
+def _grid(size: int = 10, slip: float = 0.1) -> list[list[Row]]:
+    """Walk to the far corner, which pays 1; a step goes astray with probability ``slip``."""
+    rows: list[list[Row]] = []
+    moves = ((0, 1), (1, 0), (0, -1), (-1, 0))
+    for s in range(size * size):
+        rows.append([])
+        for a in range(4):
+            row: Row = []
+            for b, (dx, dy) in enumerate(moves):
+                x, y = min(max(s // size + dx, 0), size - 1), min(max(s % size + dy, 0), size - 1)
+                after = x * size + y
+                over = after == size * size - 1
+                row.append((1 - slip + slip / 4 if a == b else slip / 4, after, float(over), over))
+            rows[-1].append(row)
+    return rows
+
+
+def _queue(capacity: int = 20, arrival: float = 0.5) -> list[list[Row]]:
+    """Serve slowly for nothing or fast for 0.1; every customer who waits costs."""
+    rows: list[list[Row]] = []
+    for n in range(capacity + 1):
+        rows.append([])
+        for fast in (False, True):
+            served = 0.6 if fast else 0.4
+            cost = -0.9 * n / capacity - 0.1 * fast
+            row: Row = []
+            for comes, goes in ((0, 0), (0, 1), (1, 0), (1, 1)):
+                p = (arrival if comes else 1 - arrival) * (served if goes else 1 - served)
+                row.append((p, min(capacity, max(n - goes, 0) + comes), cost, False))
+            rows[-1].append(row)
+    return rows
+
+
+def _inventory(capacity: int = 6) -> list[list[Row]]:
+    """Order up to the capacity, sell to a random demand; rewards lie in [−1.8, 6]."""
+    demand = [math.comb(6, d) * 0.25**d * 0.75 ** (6 - d) for d in range(7)]
+    rows: list[list[Row]] = []
+    for stock in range(capacity + 1):
+        rows.append([])
+        for order in range(capacity + 1):
+            have = min(stock + order, capacity)
+            ordered = have - stock
+            row: Row = []
+            for d, p in enumerate(demand):
+                sold = min(d, have)
+                row.append((p, have - sold, sold - 0.2 * ordered - 0.1 * (have - sold) - 0.2 * (ordered > 0), False))
+            rows[-1].append(row)
+    return rows
+
+
+def worlds() -> dict[str, World]:
+    taxi = gym.make("Taxi-v4").unwrapped
+    starts = np.flatnonzero(taxi.initial_state_distrib).tolist()  # type: ignore[attr-defined]
+    lake4, lake8 = _toy("FrozenLake-v1"), _toy("FrozenLake8x8-v1")
+    return {
+        "FrozenLake 4x4": World(lake4, [0], 0.99, (0, 1), 100, (0.346, 0.070, 0.021), {}),
+        "FrozenLake 8x8": World(lake8, [0], 0.99, (0, 1), 200, (0.839, 0.194, 0.023), {}),
+        "grid 10x10": World(_grid(), [0], 0.95, (0, 1), 100, (0.460, 0.119, 0.020), {}),
+        "queue": World(_queue(), [0], 0.95, (-20, 0), 100, (1.03, 0.243, 0.075), {}),
+        "inventory": World(_inventory(), [0], 0.95, (-36, 120), 100, (59, 14.9, 0.71), {}),
+        "CliffWalking": World(
+            _toy("CliffWalking-v1", is_slippery=True), [36], 0.95, (-2000, 0), 200, (40.9, 4.4, 0.52), {}
+        ),
+        "Taxi": World(_toy("Taxi-v4"), starts, 0.95, (-200, 20), 200, (43, 28, 1.06), {}),
+        "Taxi, deterministic": World(
+            _toy("Taxi-v4"), starts, 0.95, (-200, 20), 200, (32, 0.39, 0.073), {"deterministic": True}
+        ),
+    }
+
+
+def rows(smoke: bool = False, full: bool = False, only: str | None = None) -> list[dict[str, Any]]:
+    budgets = (60,) if smoke else (1_000, 10_000, 100_000) if full else (1_000, 10_000)
+    chosen = [(name, world) for name, world in worlds().items() if only in (None, name)]
+    if smoke:
+        chosen = chosen[:1]
+    return [measure(name, world, budget) for name, world in chosen for budget in budgets]
+
+
+def measure(name: str, world: World, budget: int) -> dict[str, Any]:
+    """One cell of the table."""
+    begun = time.process_time()
+    agent = RPLAgent(
+        TableEnv(world), returns=world.returns, discount=world.discount, delta=DELTA, seed=SEED, **world.facts
+    )
+    agent.learn(budget=budget, log_interval=budget)
+    seconds = time.process_time() - begun
+    found, best = agent.certificate, value(world, None)
+    policy = _table(world, agent)
+    own = value(world, policy)
+    missed = not (found.lower <= own + 1e-9 and best <= found.upper + 1e-9)
+    aims = dict(zip((1_000, 10_000, 100_000), world.aim))
+    return {
+        "world": name,
+        "episodes": budget,
+        "V*": best,
+        "value": own,
+        "lower": found.lower,
+        "upper": found.upper,
+        "gap": found.gap,
+        "aim": aims.get(budget, math.nan),
+        "ucrl2": ucrl2_gap(world, agent, policy),
+        "q_learning": q_learning(world, budget),
+        "missed": missed,
+        "cpu": seconds,
+        "stepping": stepping(world, agent.num_timesteps),
+    }
+
+
+def _table(world: World, agent: RPLAgent) -> np.ndarray:
+    """The returned policy's action in every state of the world."""
+    data, policy = agent.session.experience.data, agent.policy
+    return np.array([policy.action(data.find(s), 0) for s in range(len(world.rows))])
+
+
+def value(world: World, policy: np.ndarray | None) -> float:
+    """The exact mean return of the best or of a given policy."""
+    size, actions = len(world.rows), len(world.rows[0])
+    p, r = np.zeros((size, actions, size)), np.zeros((size, actions))
+    for s, state in enumerate(world.rows):
+        for a, row in enumerate(state):
+            for chance, after, reward, over in row:
+                r[s, a] += chance * reward
+                p[s, a, after] += 0.0 if over else chance
+    v = np.zeros(size)
+    while True:
+        q = r + world.discount * (p @ v)
+        after_all = q.max(axis=1) if policy is None else q[np.arange(size), policy]
+        if np.abs(after_all - v).max() < 1e-12 * max(1.0, np.abs(v).max()):
+            return float(after_all[world.starts].mean())
+        v = after_all
+
+
+def stepping(world: World, steps: int) -> float:
+    """Processor time of random actions alone."""
+    env, most = TableEnv(world), min(steps, 50_000)
+    actions = np.random.default_rng(0).integers(env.action_space.n, size=most).tolist()
+    begun, over = time.process_time(), True
+    for action in actions:
+        if over:
+            env.reset()
+        _, _, ended, cut, _ = env.step(action)
+        over = ended or cut
+    return (time.process_time() - begun) * steps / most
+
+
+def ucrl2_gap(world: World, agent: RPLAgent, policy: np.ndarray) -> float:
+    """Upper − lower of UCRL2's confidence set: L1 balls of transitions, intervals of mean rewards, per row."""
+    size, actions = len(world.rows), len(world.rows[0])
+    data, (low, high) = agent.session.experience.data, world.returns
+    counts, paid = np.zeros((size, actions, size + 1)), np.zeros((size, actions))
+    for row, reward, after, count in zip(data.rows, data.rewards, data.successors, data.counts):
+        s, a = data.states[row // actions], row % actions
+        counts[s, a, size if after < 0 else data.states[after]] += count
+        paid[s, a] += count * reward
+    n, t = counts.sum(axis=2), data.total
+    spread = (high - low) * (1 - world.discount)  # of one reward
+    seen = np.maximum(n, 1)
+    radius = np.minimum(2.0, np.sqrt(14 * size * np.log(2 * actions * t / DELTA) / seen))
+    slack = spread * np.minimum(1.0, np.sqrt(7 * np.log(2 * size * actions * t / DELTA) / (2 * seen)))
+    share, mean = counts / seen[..., None], paid / seen
+
+    def solve(sign: float, fixed: np.ndarray | None) -> float:
+        v = np.full(size, high if sign > 0 else low)
+        for _ in range(400):
+            worth = np.append(v, 0.0)
+            order = np.argsort(-sign * worth)
+            q = mean + sign * slack + world.discount * _shifted(share, radius, order) @ worth
+            q = np.where(n > 0, np.clip(q, low, high), high if sign > 0 else low)
+            after = q.max(axis=1) if fixed is None else q[np.arange(size), fixed]
+            if np.abs(after - v).max() < 1e-4 * (high - low):
+                break
+            v = after
+        return float(v[world.starts].mean())
+
+    return solve(1.0, None) - solve(-1.0, policy)
+
+
+def _shifted(share: np.ndarray, radius: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Distributions with half of the radius moved to the first state of ``order``, from the last ones."""
+    found = share[:, :, order].copy()
+    found[:, :, 0] = np.minimum(1.0, found[:, :, 0] + radius / 2)
+    others = found[:, :, 1:]
+    # what is too much is taken from the worst states first
+    behind = np.cumsum(others[:, :, ::-1], axis=2)[:, :, ::-1] - others
+    too_much = np.maximum(found.sum(axis=2) - 1.0, 0.0)[..., None]
+    found[:, :, 1:] = others - np.clip(too_much - behind, 0.0, others)
+    result = np.empty_like(found)
+    result[:, :, order] = found
+    return result
+
+
+def q_learning(world: World, budget: int) -> float:
+    """A lower bound on the greedy policy of Q-learning in half of the episodes, from the other half."""
+    env, rng, (low, high) = TableEnv(world), np.random.default_rng([SEED, 1]), world.returns
+    size, actions = len(world.rows), len(world.rows[0])
+    q, visits, totals = np.full((size, actions), float(high)), np.zeros((size, actions)), list[float]()
+    state, _ = env.reset(seed=SEED + 1)
+    for k in range(budget):
+        learns = k < budget // 2
+        state, _ = env.reset()
+        total, weight, over = 0.0, 1.0, False
+        while not over:
+            greedy = int(q[state].argmax())
+            action = int(rng.integers(actions)) if learns and rng.random() < 0.1 else greedy
+            after, reward, ended, cut, _ = env.step(action)
+            if learns:
+                visits[state, action] += 1
+                aim = reward + (0.0 if ended else world.discount * q[after].max())
+                q[state, action] += (aim - q[state, action]) / visits[state, action] ** 0.7
+            total += weight * reward
+            weight *= world.discount
+            state, over = after, ended or cut
+        if not learns:  # what was cut may be followed by the least return
+            totals.append(total + (0.0 if ended else weight * min(low, 0.0)))
+    return lower_mean(np.array(totals), np.ones(len(totals)), float(low), float(high), DELTA)

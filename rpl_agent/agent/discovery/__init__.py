@@ -1,0 +1,1 @@
+"""An agent without a model: states are discovered, and `rpl_agent.guarantee.open_world` bounds what they are worth."""

@@ -1,0 +1,302 @@
+"""`OpenSession`: a run without a model. It explores where the bound on the best return is largest, and fixes a policy.
+
+A policy is considered at marks, when episodes have doubled. It is the best by frequencies. It takes the place of the
+one that is played if it looks better by more than what its bound, which begins anew, will be behind at the end of the
+budget. The j-th policy has the share 1/j − 1/(j + 1) of the part of δ for policies, fixed before its first episode.
+Bounds of earlier policies hold still, so the best (policy, lower bound) of the run is returned.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.discovery.source import OpenExperience, OpenSource
+from rpl_agent.agent.discovery.world import OpenWorld, same_world
+from rpl_agent.agent.sampling.stream import Stream
+from rpl_agent.agent.schedule import Limits
+from rpl_agent.agent.session import RunRecord, RunSession, require
+from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.evidence.ledger import OpenLedger
+from rpl_agent.core.model import Objective, Sense
+from rpl_agent.core.model.objective import Kind, Unreached
+from rpl_agent.guarantee.open_world.assumptions import Assumptions
+from rpl_agent.guarantee.open_world.certificate import OpenCertificate
+from rpl_agent.guarantee.open_world.estimate import FrequencyModel
+from rpl_agent.guarantee.open_world.values import UpperValues
+from rpl_agent.guarantee.open_world.witness import OpenPolicy, PlayedPolicy
+from rpl_agent.guarantee.pipeline import Config, timed
+
+#: Steps between two updates of the bounds: a share of all steps, at least so many.
+UPDATE_SHARE, FIRST_UPDATE = 8, 16
+#: Episodes before the first policy is fixed, and growth between two marks at which another one is considered.
+FIRST_MARK, MARK_GROWTH = 32, 2
+#: Least and largest share of the episodes that play the fixed policy: they serve both bounds.
+LEAST_SHARE, LARGEST_SHARE = 0.35, 0.8
+#: What is open about a policy falls with its plays to this power: 1/2 by their spread, 1 by the range of returns.
+FALLS = 0.75
+#: If little is left of the budget, a policy is judged as if this share of the episodes so far were to come.
+TO_COME = 0.25
+STAGES = ("sampling", "bounds", "policy", "logging")
+
+
+@dataclass
+class BestPolicy:
+    """The policy with the best guarantee of a run."""
+
+    policy: OpenPolicy
+    number: int  # of the policies fixed so far
+    lower: float
+    plays: int
+    mean: float
+
+
+@dataclass
+class OpenRecord(RunRecord):
+    """The part of a session without a model that checkpoints store."""
+
+    certificate: OpenCertificate | None = None
+    mark: int = FIRST_MARK  # episodes at which the next policy is considered
+    fixed: int = 0  # policies fixed so far
+    lowest: float = math.inf  # bound on the best return, the least so far
+
+
+class OpenSession(OpenRecord, RunSession):
+    """What was learned about a world without a model."""
+
+    world: OpenWorld
+    experience: OpenExperience
+
+    def __init__(self, seed: int, config: Config):
+        super().__init__(seed)
+        self._begin(config)
+        self._seconds = dict.fromkeys(STAGES, 0.0)
+        self.ledger = OpenLedger.of(config.delta)
+        self.best: BestPolicy | None = None
+
+    # ------------------------------------------------------------------ the world
+    def start(self, world: OpenWorld) -> None:
+        """Enter a world, or one that is the same."""
+        if self.started:
+            if not same_world(self.world, world):
+                raise ModelError(f"{world.name} is not the world learned so far: its facts or actions differ")
+        else:
+            upper = UpperValues(world.assumptions, len(world.actions), self.ledger)
+            self.experience = OpenExperience(world.assumptions, upper, len(world.actions))
+        self.world = world
+        self.limits = Limits() if self.limits is None else self.limits
+        self.env_spec, self.time_limit = world.spec, world.limit
+
+    @property
+    def started(self) -> bool:
+        return "experience" in vars(self)
+
+    @property
+    def assumptions(self) -> Assumptions:
+        return self.world.assumptions
+
+    @property
+    def objective(self) -> Objective:  # type: ignore[override]
+        """The return, as an objective of the environment's reward."""
+        assumed = self.assumptions
+        unreached = Unreached.ACCUMULATE if assumed.discount == 1.0 else None
+        return Objective(
+            Kind.REWARD, Sense.MAX, None, None, "reward", assumed.discount, assumed.horizon, unreached=unreached
+        )
+
+    @property
+    def pmdp(self) -> Any:
+        raise ModelError("this agent has no model: it was given returns=... or rewards=... in place of one")
+
+    planner = pmdp
+
+    # ------------------------------------------------------------------ what the loop asks
+    @property
+    def samples(self) -> int:
+        return self.experience.data.total
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return self._seconds
+
+    def open_stream(self, world: OpenWorld) -> Stream:
+        return Stream(
+            world,  # type: ignore[arg-type]
+            self.experience,  # type: ignore[arg-type]
+            self.rng,
+            self.fresh_seed,
+            self.opening,
+            self.source_state,
+            opens=OpenSource,
+        )
+
+    def next_policy(self) -> tuple[None, int]:
+        """The experience knows who plays; a mark must not be missed."""
+        return None, max(1, self.mark - self.episodes)
+
+    @property
+    def is_update_due(self) -> bool:
+        return self.samples >= self.experience.update_at or self.episodes >= self.mark
+
+    def plan(self, agent: Any) -> None:
+        """New bounds for the explorer and, at a mark, perhaps a new policy."""
+        self._bound()
+        if self.episodes >= self.mark and self.samples:
+            with timed(self.seconds, "policy"):
+                self._consider()
+            self.mark = MARK_GROWTH * max(self.mark, self.episodes)
+        self._divide()
+        self.updates += 1
+        self.limits = Limits()
+
+    def recount(self) -> None:
+        """Nothing is counted twice."""
+
+    def _bound(self) -> None:
+        with timed(self.seconds, "bounds"):
+            self.experience.upper.update(self.experience.data)
+            self.experience.look_again()
+        self.experience.update_at = self.samples + max(FIRST_UPDATE, self.samples // UPDATE_SHARE)
+
+    def _divide(self) -> None:
+        """Divide the coming episodes between exploring and the fixed policy as the two parts of the gap are wide."""
+        played = self.experience.witness
+        if played is None or not played.complete():
+            return
+        with timed(self.seconds, "policy"):
+            below = played.mean - self._judge(played)
+            above = self.experience.upper.start(self.experience.data) - played.mean
+        self.experience.share = min(max(below / max(below + above, 1e-300), LEAST_SHARE), LARGEST_SHARE)
+
+    def _consider(self) -> None:
+        """Fix the policy that looks best, unless the one that is played is about as good."""
+        model = FrequencyModel(self.assumptions, self.experience.data)
+        found, value = model.best()
+        played = self.experience.witness
+        if played is not None:
+            own, proved = model.value(played.policy), self._judge(played)
+            if value - own <= max(own - proved, 0.0) * self._behind(len(played.complete())):
+                return
+        self.fixed += 1
+        counts = np.array(self.experience.data.counts, dtype=np.int64)
+        self.experience.witness = PlayedPolicy(found, self.fixed, self.ledger.policy(self.fixed), counts)
+
+    def _behind(self, plays: int) -> float:
+        """By how much more, as a share of what is open now, a new policy's bound will be open at the end."""
+        target, done = require(self.target), max(self.episodes, 1)
+        left = (
+            target.goal - self.episodes if target.unit == "episodes" else (target.goal - self.steps) * done / self.steps
+        )
+        coming = max(self.experience.share * max(left, TO_COME * done), 1.0)
+        return (plays / coming) ** FALLS - (plays / (plays + coming)) ** FALLS
+
+    def _judge(self, played: PlayedPolicy) -> float:
+        """The lower bound of the policy that is played; the best of the run is kept."""
+        lower = played.lower(self.assumptions, self.experience.data)
+        same = self.best is not None and self.best.number == played.number
+        if self.best is None or same or lower > self.best.lower:
+            kept = max(lower, self.best.lower) if same and self.best is not None else lower  # once true, always true
+            self.best = BestPolicy(played.policy, played.number, kept, len(played.complete()), played.mean)
+        return lower
+
+    # ------------------------------------------------------------------ certificates
+    def certify(self) -> OpenCertificate:
+        """The policy with the best guarantee, and the least bound on every policy, so far."""
+        experience, (low, high) = self.experience, self.assumptions.overall
+        if experience.refuted is not None:
+            raise DataError(f"no certificate: what was assumed is refuted ({experience.refuted})")
+        data = experience.data
+        self._bound()
+        upper = experience.upper.start(data) if data.starts else high
+        self.lowest = min(self.lowest, upper)
+        with timed(self.seconds, "policy"):
+            if experience.witness is None and self.samples:
+                self._consider()
+            latest = low if experience.witness is None else self._judge(experience.witness)
+        nothing = OpenPolicy(np.zeros((self.assumptions.layers, 0), dtype=np.int64))
+        best = self.best or BestPolicy(nothing, 0, low, 0, math.nan)
+        if best.lower > self.lowest:
+            raise DataError(
+                f"no certificate: a policy returns at least {best.lower:.6g}, and none more than {self.lowest:.6g}. "
+                "That has probability at most δ if what was assumed is true; observations may not be a Markov state"
+            )
+        self.certificate = OpenCertificate(
+            best.lower,
+            self.lowest,
+            self.config.delta,
+            self.name,
+            self.objective.describe(),
+            tuple(self.assumptions.sentences()),
+            samples=data.total,
+            episodes=experience.begun,
+            states=len(data.states),
+            rows=len(data.visits),
+            untried=len(data.visits) - data.tried,
+            top=high,
+            plays=best.plays,
+            policies=self.fixed,
+            policy=self.listed(best.policy),
+            elsewhere=self._command(best.policy.unseen),
+            estimate=best.mean,
+            momentary_lower=latest,
+            momentary_upper=upper,
+        )
+        return self.certificate
+
+    def listed(self, policy: OpenPolicy) -> tuple[tuple[Any, Any], ...]:
+        """(state, action) of the states that the policy knows; with a horizon, its actions by steps to go."""
+        found = []
+        for state, chosen in zip(self.experience.data.states, policy.actions.T.tolist()):
+            commands = [self._command(action) for action in chosen]
+            found.append((state, commands[0] if self.assumptions.horizon is None else commands))
+        return tuple(found)
+
+    def _command(self, action: int) -> Any:
+        command = self.world.actions[action]
+        return command.tolist() if isinstance(command, np.ndarray) else command
+
+    @property
+    def policy(self) -> OpenPolicy:
+        """The policy with the best guarantee so far."""
+        if self.best is None:
+            self.certify()
+        return (
+            OpenPolicy(np.zeros((self.assumptions.layers, 0), dtype=np.int64))
+            if self.best is None
+            else self.best.policy
+        )
+
+    def require_anytime(self, why: str) -> None:
+        """Every bound here holds at data-dependent times."""
+
+    # ------------------------------------------------------------------ what the views and logs ask
+    @property
+    def name(self) -> str:
+        return require(self.world).name
+
+    @property
+    def assumed(self) -> str:
+        return self.certificate.assumptions if self.certificate is not None else ""
+
+    def figures(self) -> dict[str, float]:
+        data = self.experience.data
+        return {
+            "discovered/states": len(data.states),
+            "discovered/rows_tried": data.tried,
+            "discovered/rows_tried_share": data.tried / max(1, len(data.visits)),
+            "discovered/rows_unbounded": self.experience.upper.unknown_rows,
+            "discovered/policies": self.fixed,
+        }
+
+    def hyperparameters(self, agent: Any) -> dict[str, Any]:
+        low, high = self.assumptions.overall
+        return {
+            "delta": self.config.delta,
+            "discount": self.assumptions.discount,
+            "model": f"none: {self.name}",
+            "returns": f"[{low:g}, {high:g}]",
+            "seed": self.seed,
+        }

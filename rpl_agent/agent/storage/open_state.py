@@ -1,0 +1,247 @@
+"""The contents of a checkpoint without a model, and how to restore its session.
+
+States are stored as plain data, so they must be numbers, strings or tuples of these. Functions (``returns`` or
+``successors`` of a state) are code, which files do not store: loading needs them again. Episodes that were running are
+stored as cut where they were: the next stream begins with a reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.discovery.session import BestPolicy, OpenRecord, OpenSession
+from rpl_agent.agent.sampling.experience import StreamState
+from rpl_agent.agent.sampling.stream import set_generator
+from rpl_agent.agent.session import Clock
+from rpl_agent.agent.storage.checkpoint import CheckpointError
+from rpl_agent.agent.storage.state import from_plain, plain
+from rpl_agent.agent.world.attach import make_env
+from rpl_agent.core.errors import ModelError
+from rpl_agent.core.schema import UNREADABLE, Positive, Share, Whole, jsonable, read
+from rpl_agent.guarantee.open_world.witness import OpenEpisode, OpenPolicy, PlayedPolicy
+from rpl_agent.guarantee.pipeline import Config
+
+KIND = "open"
+#: In place of a fact that is a function.
+FUNCTION = "function"
+
+
+@dataclass
+class StoredPlays:
+    """A `PlayedPolicy`; episodes as columns."""
+
+    actions: np.ndarray
+    unseen: Whole
+    number: Whole
+    before: np.ndarray
+    earned: np.ndarray
+    size: np.ndarray
+    steps: np.ndarray
+    cut_in: np.ndarray  # −1: it was not cut
+
+
+@dataclass
+class StoredBest:
+    """A `BestPolicy`."""
+
+    actions: np.ndarray
+    unseen: Whole
+    number: Whole
+    lower: float
+    plays: Whole
+    mean: float
+
+
+@dataclass
+class OpenState:
+    """All of state.json."""
+
+    kind: str
+    session: OpenRecord
+    config: Config
+    facts: dict[str, Any]
+    mode: str
+    rng: dict[str, Any]
+    source: StreamState | None
+    elapsed: Positive
+    seconds: dict[str, float]
+    refuted: str | None
+    begun: Whole
+    share: Share
+    credit: float
+    update_at: Whole
+    states: list[Any]
+    starts: np.ndarray
+    rows: np.ndarray
+    rewards: np.ndarray
+    successors: np.ndarray
+    counts: np.ndarray
+    upper_rows: np.ndarray
+    upper_values: np.ndarray
+    witness: StoredPlays | None
+    best: StoredBest | None
+
+
+def is_open(state: Mapping[str, Any]) -> bool:
+    return state.get("kind") == KIND
+
+
+def capture_open(session: OpenSession, source: StreamState | None, mode: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """State as JSON and as arrays."""
+    experience, arrays = session.experience, dict[str, np.ndarray]()
+    data, best = experience.data, session.best
+    experience.upper.grow(data)
+    record = OpenRecord(**{f.name: getattr(session, f.name) for f in fields(OpenRecord)})
+    if record.certificate is not None:  # its policy is stored as numbers
+        record.certificate = replace(record.certificate, policy=())
+    state = OpenState(
+        kind=KIND,
+        session=record,
+        config=session.config,
+        facts=_facts(session),
+        mode=mode,
+        rng=dict(session.rng.bit_generator.state),
+        source=source,
+        elapsed=session.clock.elapsed,
+        seconds=session.seconds,
+        refuted=experience.refuted,
+        begun=experience.begun,
+        share=experience.share,
+        credit=experience.credit,
+        update_at=experience.update_at,
+        states=[plain(value) for value in data.states],
+        starts=np.array(data.starts, dtype=np.int64),
+        rows=np.array(data.rows, dtype=np.int64),
+        rewards=np.array(data.rewards, dtype=float),
+        successors=np.array(data.successors, dtype=np.int64),
+        counts=np.array(data.counts, dtype=np.int64),
+        upper_rows=experience.upper.rows,
+        upper_values=experience.upper.values,
+        witness=None if experience.witness is None else _stored_witness(experience.witness),
+        best=None if best is None else StoredBest(**_flat(best.policy), **_rest(best)),
+    )
+    return jsonable(state, arrays), arrays
+
+
+def _facts(session: OpenSession) -> dict[str, Any]:
+    found: dict[str, Any] = {"horizon": session.assumptions.horizon}
+    for name in ("discount", "returns", "rewards", "deterministic", "successors"):
+        value = getattr(session.assumptions, name)
+        found[name] = FUNCTION if callable(value) else value
+    return found
+
+
+def _flat(policy: OpenPolicy) -> dict[str, Any]:
+    return {"actions": policy.actions, "unseen": policy.unseen}
+
+
+def _rest(best: BestPolicy) -> dict[str, Any]:
+    return {f.name: getattr(best, f.name) for f in fields(best) if f.name != "policy"}
+
+
+def _stored_witness(witness: PlayedPolicy) -> StoredPlays:
+    episodes = [episode for episode in witness.episodes]
+    cut = [e.cut_in if e.over else e.last for e in episodes]
+    return StoredPlays(
+        **_flat(witness.policy),
+        number=witness.number,
+        before=witness.before,
+        earned=np.array([e.earned for e in episodes]),
+        size=np.array([e.size for e in episodes]),
+        steps=np.array([e.steps for e in episodes], dtype=np.int64),
+        cut_in=np.array([-1 if s is None else s for s in cut], dtype=np.int64),
+    )
+
+
+def read_open(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> OpenState:
+    """A stored state, checked before anything is built from it."""
+    return read(state, OpenState, "the checkpoint", arrays, CheckpointError)
+
+
+def open_arguments(stored: OpenState, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the agent's constructor; ``facts`` are the functions among them."""
+    found = dict(stored.facts)
+    for name, value in found.items():
+        if value == FUNCTION:
+            if not callable(facts.get(name)):
+                raise ModelError(
+                    f"the run was given {name} as a function, which files do not store: pass facts={{{name!r}: …}}"
+                )
+            found[name] = facts[name]
+    if found["discount"] == 1.0:
+        found["discount"] = None
+    return {**found, "config": stored.config, "seed": stored.session.seed}
+
+
+def load_open(
+    kind: Any,
+    state: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    env: Any,
+    facts: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Any:
+    """An agent of this class with a stored state; ``facts`` are functions, ``options`` are not stored."""
+    stored = read_open(state, arrays)
+    agent = kind(**open_arguments(stored, facts), **options)
+    env = make_env(stored.session.env_spec) if env is None else env
+    if env is None:
+        raise ModelError("an agent without a model is about one environment: pass it, load(path, env)")
+    agent.set_env(env)
+    restore_open(agent.session, stored)
+    agent.mode = stored.mode
+    return agent
+
+
+def restore_open(session: OpenSession, stored: OpenState) -> None:
+    """Load a stored state into a session that has entered its world."""
+    try:
+        _restore(session, stored)
+    except UNREADABLE as error:
+        raise CheckpointError(f"the checkpoint's state is not readable: {error!r}") from None
+
+
+def _restore(session: OpenSession, stored: OpenState) -> None:
+    experience, limit, spec = session.experience, session.time_limit, session.env_spec
+    data, names = experience.data, ("rows", "rewards", "successors", "counts")
+    for value in stored.states:
+        data.state(from_plain(value))
+    if len(data.states) != len(stored.states):
+        raise CheckpointError("the checkpoint is damaged: two of its states are equal")
+    data.starts[:] = stored.starts.tolist()
+    data.restore(zip(*(getattr(stored, name).tolist() for name in names)))
+    experience.upper.grow(data)
+    experience.upper.restore(stored.upper_rows, stored.upper_values)
+    for name in ("refuted", "begun", "share", "credit", "update_at"):
+        setattr(experience, name, getattr(stored, name))
+    for f in fields(stored.session):
+        setattr(session, f.name, getattr(stored.session, f.name))
+    session.time_limit, session.env_spec = limit, spec
+    if stored.witness is not None:
+        experience.witness = _witness(stored.witness, session)
+    if stored.best is not None:
+        found = {f.name: getattr(stored.best, f.name) for f in fields(StoredBest)}
+        policy = OpenPolicy(found.pop("actions"), found.pop("unseen"))
+        session.best = BestPolicy(policy, **found)
+    session.stored_steps, session.clock = session.steps, Clock(stored.elapsed)
+    session.seconds.update(stored.seconds)
+    session.source_state = stored.source
+    session.opening = [] if stored.source is None else stored.source.opening
+    set_generator(session.rng, stored.rng)
+    if session.certificate is not None and session.best is not None:
+        session.certificate = replace(session.certificate, policy=session.listed(session.best.policy))
+
+
+def _witness(stored: StoredPlays, session: OpenSession) -> PlayedPolicy:
+    episodes = [
+        OpenEpisode(earned=earned, size=size, steps=steps, cut_in=None if cut < 0 else cut, over=True)
+        for earned, size, steps, cut in zip(
+            *(getattr(stored, name).tolist() for name in ("earned", "size", "steps", "cut_in"))
+        )
+    ]
+    policy = OpenPolicy(stored.actions, stored.unseen)
+    return PlayedPolicy(policy, stored.number, session.ledger.policy(stored.number), stored.before, episodes)

@@ -1,0 +1,66 @@
+"""The policy to fix next, by the frequencies of what was seen: a choice that needs no guarantee."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.guarantee.open_world.assumptions import Assumptions
+from rpl_agent.guarantee.open_world.data import GroupedOutcomes, OpenData
+from rpl_agent.guarantee.open_world.witness import OpenPolicy
+
+#: Rounds of value iteration without a horizon, and the change, as a share of the range, that ends them.
+MOST_ROUNDS, SETTLED = 2_000, 1e-5
+#: Every row counts as if it had once led to the worst state: rows with few visits have to be better than others.
+DOUBT = 1.0
+
+
+class FrequencyModel:
+    """The world as if frequencies were probabilities."""
+
+    def __init__(self, assumptions: Assumptions, data: OpenData):
+        self._assumptions, self._data = assumptions, data
+        self._grouped: GroupedOutcomes = data.grouped()
+        self._states, self._actions = len(data.states), data.actions
+        self._row = np.repeat(np.arange(len(data.visits)), np.diff(self._grouped.ptr))
+        self._visits = np.bincount(self._row, weights=self._grouped.counts, minlength=len(data.visits))
+
+    def best(self) -> tuple[OpenPolicy, float]:
+        """The best policy, with doubts about rows with few visits, and its value from the start."""
+        rules, values = self._iterate(None)
+        tried = np.array(self._data.visits).reshape(self._states, self._actions).sum(axis=0)
+        return OpenPolicy(rules, int(tried.argmax())), self._from_start(values)
+
+    def value(self, policy: OpenPolicy) -> float:
+        """The value of a policy from the start, with the same doubts."""
+        return self._from_start(self._iterate(policy.table(self._states))[1])
+
+    def _from_start(self, values: np.ndarray) -> float:
+        starts = np.array(self._data.starts, dtype=float)
+        return float(values @ starts / starts.sum())
+
+    def _iterate(self, fixed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """((H, S) actions, (S,) values with all steps to go) of the best or of a given policy."""
+        horizon, (low, high) = self._assumptions.horizon, self._assumptions.overall
+        values, rules = np.zeros(self._states), []
+        for h in range(MOST_ROUNDS if horizon is None else horizon):
+            rows = self._backup(values).reshape(self._states, self._actions)
+            chosen = rows.argmax(axis=1) if fixed is None else fixed[0 if horizon is None else h]
+            after = rows[np.arange(self._states), chosen]
+            moved, values = np.abs(after - values).max(initial=0.0), after
+            if horizon is not None:
+                rules.append(chosen)
+            elif moved <= SETTLED * (high - low):
+                break
+        if horizon is None:
+            rules = [chosen]
+        return np.array(rules, dtype=np.int64), values
+
+    def _backup(self, values: np.ndarray) -> np.ndarray:
+        """(R,) mean of reward and discounted value; the worst value for rows never tried."""
+        outcomes, worst = self._grouped, min(float(values.min(initial=0.0)), 0.0)
+        rest = np.where(outcomes.successor < 0, 0.0, values[outcomes.successor])
+        numbers = outcomes.reward + self._assumptions.discount * rest
+        worst = min(worst, float(numbers.min(initial=0.0)))
+        total = np.bincount(self._row, weights=outcomes.counts * numbers, minlength=len(self._visits))
+        found = (total + DOUBT * worst) / (self._visits + DOUBT)
+        return np.where(self._visits > 0, found, worst - 1.0)

@@ -1,0 +1,113 @@
+"""`PlayedPolicy`: a policy that is fixed, then played; its episodes bound its value from below (Theorem 2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_REST
+from rpl_agent.core.native import UNIT_ROUNDOFF
+from rpl_agent.guarantee.open_world.assumptions import Assumptions
+from rpl_agent.guarantee.open_world.data import OpenData
+from rpl_agent.guarantee.open_world.stakes import lower_mean
+from rpl_agent.guarantee.open_world.values import lower_values
+
+
+@dataclass(eq=False)
+class OpenPolicy:
+    """An action per state and number of steps to go; ``unseen`` in states that were not known when it was made.
+
+    actions : (H, S) int64, layer h has h + 1 steps to go; one layer without a horizon.
+    """
+
+    actions: np.ndarray
+    unseen: int = 0
+
+    def action(self, state: int | None, layer: int) -> int:
+        """The action in a state (None: never visited) with layer + 1 steps to go."""
+        if state is None or state >= self.actions.shape[1]:
+            return self.unseen
+        return int(self.actions[layer, state])
+
+    def table(self, states: int) -> np.ndarray:
+        """(H, states) the actions of this many states."""
+        found = np.full((len(self.actions), states), self.unseen, dtype=np.int64)
+        found[:, : self.actions.shape[1]] = self.actions[:, :states]
+        return found
+
+
+@dataclass
+class OpenEpisode:
+    """One episode of a policy that is judged by it."""
+
+    last: int | None = None  # the state that it is in, until it is over
+    earned: float = 0.0  # discounted
+    size: float = 0.0  # of what was added up, for its rounding
+    steps: int = 0
+    cut_in: int | None = None  # state in which it was cut; None: it ended, or its horizon did
+    over: bool = False
+
+    def add(self, reward: float, weight: float) -> None:
+        self.earned += weight * reward
+        self.size += abs(weight * reward)
+        self.steps += 1
+
+    def end(self, cut: bool) -> None:
+        """It is over; if it was cut, what would have followed in the last state is missing."""
+        self.over, self.cut_in = True, self.last if cut else None
+
+
+@dataclass(eq=False)
+class PlayedPolicy:
+    """A fixed policy with its share of δ and its episodes in the order of their starts.
+
+    before : counts of outcomes when it was fixed; data from before say nothing of it, because they chose it.
+    """
+
+    policy: OpenPolicy
+    number: int  # of the policies fixed so far, from 1
+    share: float
+    before: np.ndarray
+    episodes: list[OpenEpisode] = field(default_factory=list)
+
+    def begin(self) -> OpenEpisode:
+        """A new episode, which counts from now on."""
+        self.episodes.append(OpenEpisode())
+        return self.episodes[-1]
+
+    def complete(self) -> list[OpenEpisode]:
+        """The episodes before the first that is still running."""
+        running = next((k for k, episode in enumerate(self.episodes) if not episode.over), len(self.episodes))
+        return self.episodes[:running]
+
+    def lower(self, assumptions: Assumptions, data: OpenData) -> float:
+        """A lower bound on the policy's return, at all times except with probability ``share``."""
+        episodes = self.complete()
+        low, high = assumptions.overall
+        if not episodes:
+            return low
+        numbers = np.array([_rounded_down(episode) for episode in episodes])
+        cut = np.array([-1 if episode.cut_in is None else episode.cut_in for episode in episodes])
+        if (cut >= 0).any():
+            rest = lower_values(
+                assumptions, data, self.policy.table(len(data.states)), self.before, OPEN_REST * self.share
+            )
+            steps = np.array([episode.steps for episode in episodes])[cut >= 0]
+            layer = 0 if assumptions.horizon is None else assumptions.horizon - 1 - steps
+            after = assumptions.discount**steps * rest[layer, cut[cut >= 0]]
+            numbers[cut >= 0] += after - 8.0 * UNIT_ROUNDOFF * (np.abs(numbers[cut >= 0]) + np.abs(after))
+        values, counts = np.unique(numbers, return_counts=True)
+        return lower_mean(values, counts, low, high, OPEN_EPISODES * self.share)
+
+    @property
+    def mean(self) -> float:
+        """What the complete episodes earned on average: an estimate."""
+        episodes = self.complete()
+        return sum(episode.earned for episode in episodes) / len(episodes) if episodes else math.nan
+
+
+def _rounded_down(episode: OpenEpisode) -> float:
+    """What an episode earned, less the rounding of powers of the discount and of the sum."""
+    return episode.earned - 4.0 * UNIT_ROUNDOFF * (episode.steps + 4) * episode.size

@@ -1,0 +1,62 @@
+"""The report of a run without a model: its interval, what was discovered, and rows of which nothing is known yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rpl_agent.agent.storage.checkpoint import CHECKPOINT, read_latest
+from rpl_agent.agent.storage.open_state import OpenState, read_open
+from rpl_agent.agent.storage.state import from_plain
+from rpl_agent.guarantee.open_world.certificate import OpenCertificate
+from rpl_agent.studies.experiments.report.charts import ReportChart, line, panel
+from rpl_agent.studies.experiments.tables import Table, short
+
+#: Most rows that are listed.
+LISTED = 50
+#: Tag, name and colour of what is discovered over the episodes.
+DISCOVERED = (
+    ("discovered/states", "states seen", "#0072B2"),
+    ("discovered/rows_tried", "rows tried", "#009E73"),
+    ("discovered/rows_unbounded", "rows whose bound is the largest return", "#D55E00"),
+)
+
+
+def discovered_chart(points: dict[str, np.ndarray]) -> ReportChart:
+    """States and rows found over the episodes."""
+    traces = [line(points["episodes"], points[tag], name, colour) for tag, name, colour in DISCOVERED if tag in points]
+    for trace in traces:
+        trace["meta"] = {}
+    note = "A row is a state with an action. Rows that were never tried count as the largest return."
+    return ReportChart(
+        "discovered", "What was discovered", note, {"run": panel(traces, "episodes", "number", log_x=True)}
+    )
+
+
+def open_figures(certificate: OpenCertificate) -> Table:
+    """The certificate field by field."""
+    lines = []
+    for name, value in certificate.to_dict().items():
+        if name not in ("policy", "versions") and value not in (None, "", {}, []):
+            shown = short(value, 8) if isinstance(value, float) else value
+            lines.append([name, shown if isinstance(shown, str) else json.dumps(shown)])
+    return Table("certificate", "The certificate", ("field", "value"), lines)
+
+
+def unknown_rows(folder: Path) -> Table:
+    """States whose best row has the largest bound, most visited first: where to look, or to state a fact."""
+    stored = read_open(*read_latest(folder / CHECKPOINT))
+    lines = [[repr(state), shown, f"{visits:,}"] for state, shown, visits in _widest(stored)]
+    title = "States with the largest bounds"
+    return Table("unknown_rows", title, ("state", "bound on its best row", "visits of its rows"), lines)
+
+
+def _widest(stored: OpenState) -> Sequence[tuple[object, str, int]]:
+    bounds = stored.upper_rows[-1].reshape(len(stored.states), -1)
+    visits = np.bincount(stored.rows, weights=stored.counts, minlength=bounds.size).reshape(bounds.shape)
+    best = bounds.max(axis=1)
+    order = np.lexsort((-visits.sum(axis=1), -best))[:LISTED]
+    return [(from_plain(stored.states[s]), f"{best[s]:.6g}", int(visits[s].sum())) for s in order.tolist()]

@@ -1,0 +1,403 @@
+"""The agent without a model: discovery, guarantees, files, and facts that steps contradict."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from rpl_agent import BaseCallback, CertificateLog, DataError, ModelError, Never, RPLAgent, RPLWarning
+from rpl_agent.agent.discovery.world import list_actions
+from rpl_agent.agent.sampling.experience import Request, SampledBatch
+from rpl_agent.agent.schedule import NEVER, Limits
+from rpl_agent.core.evidence.repetition import RepeatedChanceError
+from rpl_agent.guarantee.open_world.certificate import OpenCertificate
+
+
+class Corridor(gym.Env):
+    """Walk right to the end of a corridor, which pays; a step may slip. ``shown`` makes observations of places."""
+
+    def __init__(self, length=3, slip=0.2, shown=int, space=None, actions=None, pay=1.0, starts=(0,)):
+        self.length, self.slip, self.shown, self.pay, self.starts = length, slip, shown, pay, starts
+        self.observation_space = Discrete(length + 1) if space is None else space
+        self.action_space = Discrete(2) if actions is None else actions
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = int(self.np_random.choice(self.starts))
+        return self.shown(self.at), {}
+
+    def right(self, action):
+        return int(action) == 1
+
+    def step(self, action):
+        ahead = self.right(action) != (self.np_random.random() < self.slip)
+        self.at = min(self.at + 1, self.length) if ahead else max(self.at - 1, 0)
+        over = self.at == self.length
+        return self.shown(self.at), self.pay * over, over, False, {}
+
+
+def corridor(limit=20, **options):
+    return gym.wrappers.TimeLimit(Corridor(**options), limit)
+
+
+def best_value(length, slip, discount):
+    """V*(0): walk right."""
+    v = np.zeros(length + 1)
+    for _ in range(2_000):
+        for s in range(length):
+            after = s + 1 == length
+            v[s] = (1 - slip) * (1.0 if after else discount * v[s + 1]) + slip * discount * v[max(s - 1, 0)]
+    return v[0]
+
+
+def agent_of(env, **options):
+    return RPLAgent(env, **{"returns": (0, 1), "discount": 0.9, "delta": 0.1, "seed": 0, **options})
+
+
+def test_bounds_close_in_on_the_truth_and_say_what_they_assume():
+    agent = agent_of(corridor()).learn(1_500)
+    found, truth = agent.certificate, best_value(3, 0.2, 0.9)
+    assert found.lower <= truth <= found.upper
+    assert found.gap < 0.25 and found.regret == found.gap
+    text = str(found)
+    assert f"this policy returns at least {found.lower:.6g} (it was played {found.plays:,} times), no policy" in text
+    assert "Assumed: observations are a Markov state, returns lie in [0, 1]." in text
+    assert "Nothing was assumed about which states exist or follow which: 3 states were seen" in text
+    assert "not proved by checker.py yet" in text and not found.proved
+    assert agent.num_episodes == 1_500 and found.samples == agent.num_timesteps
+
+
+def test_bounds_hold_in_many_short_runs():
+    truth = best_value(3, 0.2, 0.9)
+    for seed in range(12):
+        log = CertificateLog()
+        agent_of(corridor(), seed=seed).learn(120, callback=log, log_interval=20)
+        assert all(point["lower"] <= truth <= point["upper"] for point in log.history)
+
+
+def test_rows_never_tried_count_as_the_most():
+    agent = agent_of(corridor(actions=Discrete(50)), delta=0.001).learn(3)
+    assert agent.certificate.untried > 40
+    assert f"{agent.certificate.untried} rows never tried count as 1" in str(agent.certificate)
+
+
+def test_the_time_limit_is_the_horizon_without_a_discount():
+    agent = agent_of(corridor(limit=6), discount=None).learn(800)
+    assert agent.objective.horizon == 6
+    assert agent.certificate.upper < 1.0 and agent.session.cut == 0
+    policy = agent.as_policy()
+    policy.reset()
+    assert policy(0) == 1 and policy(1) == 1
+    with pytest.warns(RPLWarning, match="depends on the step"):
+        agent.predict(0)
+
+
+def test_rewards_bound_returns_with_a_discount_or_a_horizon():
+    agent = agent_of(corridor(), returns=None, rewards=(0, 1), discount=0.5).learn(20)
+    assert agent.session.assumptions.overall == pytest.approx((0.0, 2.0))
+    with pytest.raises(ModelError, match="discount below 1 or a horizon"):
+        agent_of(Corridor(), returns=None, rewards=(0, 1), discount=None)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_vector_environments_count_every_step_and_every_start_once(mode):
+    copies = SyncVectorEnv([corridor for _ in range(3)], autoreset_mode=mode)
+    agent = agent_of(copies).learn(60)
+    data = agent.session.experience.data
+    assert sum(data.starts) == agent.session.experience.begun == 60
+    assert data.total == agent.num_timesteps == sum(data.counts) == sum(data.visits)
+    witness = agent.session.experience.witness
+    assert all(episode.over for episode in witness.episodes)
+    assert agent.certificate.lower <= best_value(3, 0.2, 0.9) <= agent.certificate.upper
+
+
+def test_a_budget_in_steps_cuts_the_last_episode_which_still_counts():
+    agent = agent_of(corridor(), seed=3)
+    for _ in range(40):
+        agent.learn(budget=7, unit="steps")
+    assert agent.num_timesteps == 280
+    episodes = agent.session.experience.witness.episodes
+    assert any(episode.over and episode.cut_in is not None for episode in episodes[:-1])
+    assert all(episode.over for episode in episodes[:-1])
+
+
+@pytest.mark.parametrize(
+    "space, shown",
+    [
+        (Box(0, 9, (1,), np.int64), lambda s: np.array([s])),
+        (Tuple([Discrete(4), Discrete(2)]), lambda s: (s, 0)),
+        (Dict(x=Discrete(4)), lambda s: {"x": np.int64(s)}),
+        (Text(1), str),
+        (Box(0, 9, (2, 2)), lambda s: np.full((2, 2), s, dtype=np.float32)),
+    ],
+)
+def test_observations_of_many_kinds_are_states(space, shown):
+    agent = agent_of(corridor(space=space, shown=shown)).learn(30)
+    assert agent.certificate.states == 3
+    assert agent.predict(shown(0))[0] in (0, 1)
+
+
+def test_parts_of_actions_are_combined():
+    class Levers(Corridor):
+        def right(self, action):
+            return int(np.sum(action)) == 2
+
+    agent = agent_of(gym.wrappers.TimeLimit(Levers(actions=MultiDiscrete([2, 3])), 20)).learn(60)
+    assert agent.session.experience.data.actions == 6
+    action, _ = agent.predict(0)
+    assert action.shape == (2,)
+    assert len(list_actions(Dict(a=Discrete(2), b=Tuple([Discrete(3, start=1), MultiBinary(2)])), "x")) == 24
+    assert list_actions(Discrete(2, start=5), "x") == [5, 6]
+    with pytest.raises(ModelError, match="made of discrete parts"):
+        list_actions(Box(0, 1, (1,)), "x")
+    with pytest.raises(ModelError, match="actions, at most"):
+        list_actions(MultiDiscrete([100, 100]), "x")
+
+
+def test_observations_that_are_no_states_are_errors():
+    with pytest.raises(DataError, match="not hashable"):
+        agent_of(corridor(shown=lambda s: {1, 2}, space=Text(1))).learn(3)
+    with pytest.raises(DataError, match="outside the space"):
+        agent_of(corridor(space=Discrete(2))).learn(50)
+    mapped = agent_of(corridor(shown=lambda s: {1, 2, s}, space=Text(1)), observation_to_state=len).learn(3)
+    assert mapped.certificate.states >= 1
+
+
+# ---------------------------------------------------------------------- facts
+def test_a_reward_outside_its_range_refutes_it_and_no_certificate_is_left():
+    agent = agent_of(corridor(pay=3.0), returns=None, rewards=(0, 1))
+    with pytest.raises(DataError, match=r"reward 3 refutes rewards=\(0, 1\)"):
+        agent.learn(50)
+    with pytest.raises(DataError, match="no certificate"):
+        agent.certify()
+
+
+def test_a_return_outside_its_range_refutes_it():
+    with pytest.raises(DataError, match=r"reward 3 in state 2 refutes its range of returns \[0, 1\]"):
+        agent_of(corridor(pay=3.0)).learn(50)
+    with pytest.raises(DataError, match=r"a return of .* refutes the range of returns \[-3, 0\]"):
+        agent_of(gym.wrappers.TimeLimit(Costly(length=9), 30), returns=(-3, 0)).learn(50)
+
+
+def test_a_range_of_one_state_is_refuted_by_a_step_from_it():
+    def returns(state):
+        return (0, 0.5) if state == 2 else (0, 1)
+
+    with pytest.raises(DataError, match=r"reward 1 in state 2 refutes its range of returns \[0, 0.5\]"):
+        agent_of(corridor(), returns=returns).learn(50)
+
+
+def test_deterministic_worlds_need_each_row_once():
+    agent = agent_of(corridor(slip=0.0, length=5), deterministic=True).learn(60)
+    assert agent.certificate.upper < 0.9  # the start is a row of its own, and may be random
+    assert agent.session.experience.upper.values[0][0] == pytest.approx(0.9**4, abs=1e-6)
+    assert "every action has one outcome" in str(agent.certificate)
+    with pytest.raises(DataError, match="refutes deterministic=True"):
+        agent_of(corridor(), deterministic=True).learn(50)
+
+
+def test_successors_that_are_missing_are_refuted():
+    def near(state, action):
+        return [max(state - 1, 0), state + 1 if state < 2 else None]
+
+    assert agent_of(corridor(), rewards=(0, 1), successors=near).learn(40).certificate.states == 3
+    with pytest.raises(DataError, match=r"follows action \d in state \d, which refutes successors"):
+        agent_of(corridor(), rewards=(0, 1), successors=lambda state, action: [state + 1]).learn(40)
+    with pytest.raises(ModelError, match="needs rewards"):
+        agent_of(corridor(), successors=near)
+
+
+class Costly(Corridor):
+    """Every step costs 1."""
+
+    def step(self, action):
+        observation, _, over, cut, info = super().step(action)
+        return observation, -1.0, over, cut, info
+
+
+@pytest.mark.parametrize("discount", [0.9, None])
+def test_known_successors_bound_rows_that_were_never_tried(discount):
+    """Behind the states that were visited, one more step is known to be needed, whatever was tried."""
+
+    def near(state, action):
+        return [max(state - 1, 0), state + 1 if state < 9 else None]
+
+    env = gym.wrappers.TimeLimit(Costly(length=10), 12)
+    given = {"returns": None, "rewards": (-1.5, -1), "discount": discount}
+    blind = agent_of(env, **given).learn(2).session.experience
+    told = agent_of(env, **given, successors=near).learn(2).session.experience
+    needed = len(told.data.states) + 1
+    cheapest = -sum((discount or 1.0) ** k for k in range(needed))
+    assert 3 < needed < 10 and told.upper.values[-1][told.data.find(0)] == pytest.approx(cheapest, abs=1e-3)
+    assert blind.upper.values[-1][blind.data.find(0)] > cheapest + 1.0
+    with pytest.raises(DataError, match="the end follows action"):
+        agent_of(env, **given, successors=lambda s, a: range(12)).learn(200)
+
+
+def test_returns_per_state_narrow_the_bounds():
+    wide = agent_of(corridor(), returns=(-50, 50)).learn(200).certificate
+    near = agent_of(corridor(), returns=lambda s: (0, 1)).learn(200).certificate
+    assert near.gap < wide.gap / 10
+
+
+def test_options_with_and_without_a_model_do_not_mix():
+    with pytest.raises(ModelError, match="schedule needs a model"):
+        agent_of(corridor(), schedule=Never())
+    with pytest.raises(ModelError, match=r"discount is for environments without a model.*write the objective"):
+        RPLAgent("rpl/Betting-25-v0", discount=0.9)
+    with pytest.raises(ModelError, match="subject_to needs a model"):
+        agent_of(corridor(), subject_to=["probability of fallen <= 0.05"])
+    with pytest.raises(ModelError, match="has no model"):
+        agent_of(corridor()).value_bounds()
+    with pytest.raises(ModelError, match="finite with low < high"):
+        agent_of(corridor(), returns=(1, 0))
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_an_environment_that_repeats_its_chance_is_refused(seeds):
+    class Seeded(Corridor):
+        resets = 0
+
+        def reset(self, *, seed=None, options=None):
+            self.resets += 1
+            return super().reset(seed=7 + self.resets % seeds)
+
+    agent = agent_of(gym.wrappers.TimeLimit(Seeded(), 20))
+    with pytest.raises(RepeatedChanceError, match="seeds itself in reset"):
+        agent.learn(20)
+    with pytest.raises(DataError, match="no certificate: what was assumed is refuted"):
+        agent.certify()
+
+
+def test_a_run_ends_once_the_regret_is_small():
+    agent = agent_of(corridor()).learn(4_000, stop_when_regret=0.5, log_interval=50)
+    assert agent.num_episodes < 4_000 and agent.certificate.regret <= 0.5
+
+
+def test_the_regret_is_rounded_up():
+    found = OpenCertificate(0.2, 0.9, 0.1, "queue", "R max", ())
+    assert Fraction(found.regret) >= Fraction(0.9) - Fraction(0.2) > Fraction(0.9 - 0.2)
+
+
+def test_episodes_of_a_vector_stand_in_the_order_of_their_starts():
+    lengths = iter([4, 2, 1])
+
+    class Timed(Corridor):
+        """The k-th episode to start ends after the k-th length, which it returns in tenths."""
+
+        def reset(self, *, seed=None, options=None):
+            self.left = self.long = next(lengths, 1)
+            return super().reset(seed=seed)
+
+        def step(self, action):
+            self.left -= 1
+            return 0, float(self.left == 0) * self.long / 10, self.left == 0, False, {}
+
+    copies = SyncVectorEnv([lambda: gym.wrappers.TimeLimit(Timed(), 20) for _ in range(2)])
+    agent, done = agent_of(copies), SampledBatch()
+    agent.session.experience.update_at = NEVER
+    stream = agent.session.open_stream(agent.world)
+    stream.collect(Request(None, Limits(), 3, 3, NEVER, lambda: False), done)
+    assert done.returns == [0.4, 0.2, 0.1]  # the second was the first to end
+
+
+def test_copies_and_episodes_that_repeat_each_other_are_refused():
+    class Own(Corridor):
+        """A generator of its own, which reset does not seed."""
+
+        def __init__(self, reseeds):
+            super().__init__(slip=0.4)
+            self.reseeds, self.rng = reseeds, np.random.default_rng(1)
+
+        def reset(self, *, seed=None, options=None):
+            self.at = 0
+            self.rng = np.random.default_rng(1) if self.reseeds else self.rng
+            return 0, {}
+
+        def step(self, action):
+            ahead = self.right(action) != (self.rng.random() < self.slip)
+            self.at = min(self.at + 1, self.length) if ahead else max(self.at - 1, 0)
+            return self.at, float(self.at == self.length), self.at == self.length, False, {}
+
+    copies = SyncVectorEnv([lambda: gym.wrappers.TimeLimit(Own(False), 20) for _ in range(2)])
+    with pytest.raises(DataError, match="copies of the environment repeat the same chance"):
+        agent_of(copies).learn(400)
+    with pytest.raises(DataError, match="episodes of the environment repeat the same chance"):
+        agent_of(gym.wrappers.TimeLimit(Own(True), 20)).learn(400)
+    agent_of(gym.wrappers.TimeLimit(Own(False), 20)).learn(400)
+    fair = SyncVectorEnv([corridor for _ in range(2)])
+    agent_of(fair).learn(400)
+
+
+def test_with_a_horizon_little_may_be_left_to_earn():
+    """Every whole episode returns −6, but the last step of one returns −1."""
+    env = gym.wrappers.TimeLimit(Costly(length=99), 6)
+    agent = agent_of(env, returns=(-6.5, -5.5), discount=None).learn(300)
+    assert agent.certificate.lower <= -6.0 <= agent.certificate.upper
+    assert (agent.session.experience.upper.values[0] >= -1.0).all()
+
+
+# ---------------------------------------------------------------------- files, logs, callbacks
+def test_a_saved_agent_goes_on_with_everything_it_knew(tmp_path):
+    agent = agent_of(corridor()).learn(200)
+    agent.save(tmp_path / "agent.zip")
+    with pytest.raises(ModelError, match="pass it"):
+        RPLAgent.load(tmp_path / "agent.zip")
+    again = RPLAgent.load(tmp_path / "agent.zip", corridor())
+    assert again.certificate == agent.certificate and again.predict(0)[0] == agent.predict(0)[0]
+    assert again.certify() == agent.certify()
+    with pytest.warns(RPLWarning, match="fresh seed"):
+        again.learn(200)
+    assert again.num_episodes == 400 and again.certificate.gap <= agent.certificate.gap
+
+
+def test_functions_are_given_again_when_loading(tmp_path):
+    agent = agent_of(corridor(), returns=lambda s: (0, 1)).learn(20)
+    agent.save(tmp_path / "agent.zip")
+    with pytest.raises(ModelError, match="returns as a function"):
+        RPLAgent.load(tmp_path / "agent.zip", corridor())
+    again = RPLAgent.load(tmp_path / "agent.zip", corridor(), facts={"returns": lambda s: (0, 1)})
+    assert again.certificate == agent.certificate
+
+
+def test_certificates_are_json(tmp_path):
+    found = agent_of(corridor()).learn(30).certificate
+    text = found.to_json(tmp_path / "certificate.json")
+    again = OpenCertificate.from_json(tmp_path / "certificate.json")
+    assert (again.lower, again.upper, again.sentence) == (found.lower, found.upper, found.sentence)
+    assert json.loads(text)["assumptions"] == found.assumptions
+    with pytest.raises(DataError, match="not a certificate without a model"):
+        OpenCertificate.from_json('{"format": "other"}')
+
+
+def test_runs_have_folders_logs_and_callbacks(tmp_path, capsys):
+    updates = []
+
+    class Count(BaseCallback):
+        def _on_update(self):
+            updates.append(self.agent.num_episodes)
+
+    agent = agent_of(corridor(), tensorboard_log=tmp_path, verbose=1)
+    agent.learn(5_000, stop_when_gap=0.4, callback=Count())
+    assert agent.num_episodes < 5_000 and agent.certificate.gap <= 0.4 and updates
+    header = (agent.run_folder / "progress.csv").read_text().partition("\n")[0]
+    assert "discovered/states" in header and "guarantee/upper" in header and "discovered/rows_unbounded" in header
+    assert (agent.run_folder / "certificate.json").is_file() and not (agent.run_folder / "proof.json.gz").exists()
+    assert "episodes 1/5,000" in capsys.readouterr().out
+
+
+def test_the_same_seed_gives_the_same_run():
+    first, second = (agent_of(corridor(), seed=5).learn(100).certificate for _ in range(2))
+    assert first == second
+
+
+def test_the_policy_is_evaluated_with_the_range_of_returns():
+    agent = agent_of(corridor(limit=60)).learn(300)
+    found = agent.evaluate(corridor(limit=60), 200)
+    assert found.lower <= best_value(3, 0.2, 0.9) <= found.upper

@@ -1,0 +1,82 @@
+"""`rpl train --returns`: an environment without a model from the shell."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rpl_agent.cli import main
+
+WORLD = """
+import gymnasium as gym
+
+def env(render_mode=None):
+    return gym.make("FrozenLake-v1", render_mode=render_mode)
+
+def told():
+    return gym.make("FrozenLake-v1"), {"returns": (0, 1), "discount": 0.99}
+"""
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(WORLD)
+    return tmp_path
+
+
+def rpl(capsys, *arguments: str) -> dict:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.filterwarnings("ignore:the environment continues")
+def test_train_resume_evaluate(world, capsys):
+    given = ("--budget", "60", "--delta", "0.1", "--name", "first", "--log-dir", "logs")
+    first = rpl(capsys, "train", "mine.py:env", "--returns", "0", "1", "--discount", "0.99", *given)
+    assert first["episodes"] == 60 and first["states"] > 5 and first["lower"] <= first["upper"] <= 1
+    assert {"run.json", "checkpoint.zip", "certificate.json", "progress.csv"} <= {
+        path.name for path in (world / "logs" / "first").iterdir()
+    }
+    more = rpl(capsys, "resume", "logs/first", "--env", "mine.py:env", "--budget", "90")
+    assert more["episodes"] == 90 and more["upper"] <= first["upper"]
+    judged = rpl(capsys, "evaluate", "logs/first", "--env", "mine.py:env", "--episodes", "20")
+    assert judged["witness_lower"] <= judged["monte_carlo"] <= judged["witness_upper"]
+
+
+def test_report_info_and_watch(world, capsys):
+    given = ("--returns", "0", "1", "--discount", "0.99", "--budget", "40", "--name", "a", "--log-dir", "logs")
+    rpl(capsys, "train", "mine.py:env", *given)
+    report = rpl(capsys, "report", "logs/a")
+    text = (world / "logs" / "a" / "report.html").read_text()
+    assert report["charts"] == 3 and "What was discovered" in text and "States with the largest bounds" in text
+    info = rpl(capsys, "info", "logs/a")
+    assert info["states"] > 5 and "returns lie in [0, 1]" in info["assumed"]
+    assert main(["watch", "logs/a", "--env", "mine.py:env"]) == 0
+    assert "episode 1" in capsys.readouterr().out
+
+
+def test_a_file_may_state_the_facts_itself(world, capsys):
+    assert rpl(capsys, "train", "mine.py:told", "--budget", "20", "--log-dir", "logs")["episodes"] == 20
+
+
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        (["train", "rpl/Betting-25-v0", "--discount", "0.9"], "discount is for environments without a model"),
+        (["train", "--model", "x.prism", "--returns", "0", "1"], "are for environments without a model"),
+        (["train", "Nowhere-v0", "--returns", "0", "1"], "no environment 'Nowhere-v0' is registered"),
+        (["train", "FrozenLake-v1", "--returns", "1", "0"], "low < high"),
+    ],
+)
+def test_errors_name_what_is_wrong(world, capsys, arguments, text):
+    assert main(arguments) != 0
+    assert text in capsys.readouterr().err
+
+
+def test_the_checker_is_not_claimed(world, capsys):
+    rpl(capsys, "train", "FrozenLake-v1", "--returns", "0", "1", "--budget", "12", "--name", "a", "--log-dir", "logs")
+    assert main(["certify", "logs/a"]) != 0
+    assert "not proved by checker.py yet" in capsys.readouterr().err
+    assert json.loads((world / "logs" / "a" / "certificate.json").read_text())["proved"] is False

@@ -1,0 +1,99 @@
+"""Noise in the user's own words: `build_noise` makes the tied model that one would write by hand."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rpl_agent import Domain, ModelError, RPLAgent, build, build_noise
+
+GOAL = 4
+
+
+def move(position, action, label):
+    step = {"asked": 1 if action else -1, "other": -1 if action else 1, "none": 0, None: 0}[label]
+    return min(max(position + step, 0), GOAL)
+
+
+def walk(**options):
+    return build_noise(
+        0,
+        lambda position: [0, 1] if position < GOAL else [0],
+        noise={"slip": ["asked", "other", "none"]},
+        key=lambda position, action: "slip" if position < GOAL else None,
+        effect=move,
+        labels={"there": lambda position: position == GOAL},
+        **options,
+    )
+
+
+def test_it_is_the_model_that_one_would_write_by_hand():
+    def rows(position):
+        if position == GOAL:
+            return {0: {GOAL: 1}}
+        found = {}
+        for action in (0, 1):
+            row = {}
+            for label, chance in (("asked", "a"), ("other", "o"), ("none", "1-a-o")):
+                after = move(position, action, label)
+                row[after] = f"{row[after]} + {chance}" if after in row else chance
+            found[action] = row
+        return found
+
+    ours = walk()
+    theirs = build(0, rows, domain=Domain.with_simplex(["a", "o"]), labels={"there": lambda position: position == GOAL})
+    assert ours.table.parameters == ("slip_asked", "slip_other")
+    for theta in ([0.7, 0.1], [0.2, 0.5], [0.0, 1.0]):
+        a, b = ours.instantiate(np.array(theta)), theirs.instantiate(np.array(theta))
+        assert np.array_equal(a.pmdp.successor, b.pmdp.successor)
+        assert np.allclose(a.probability, b.probability, atol=1e-15)
+    assert not ours.domain.contains(np.array([0.7, 0.4]))
+
+
+def test_labels_that_lead_to_one_state_share_their_sum():
+    model = walk()
+    at_wall = model.instantiate(np.array([0.6, 0.3]))  # position 0, action 0: asked and none stay
+    row = slice(model.row_ptr[0], model.row_ptr[1])
+    assert sorted(at_wall.probability[row].tolist()) == pytest.approx([0.3, 0.7])
+
+
+class Walk(gym.Env):
+    def __init__(self):
+        self.observation_space, self.action_space = gym.spaces.Discrete(GOAL + 1), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = 0
+        return self.at, {}
+
+    def step(self, action):
+        label = str(self.np_random.choice(["asked", "other", "none"], p=[0.7, 0.2, 0.1]))
+        self.at = move(self.at, action, label)
+        return self.at, 0.0, self.at == GOAL, False, {}
+
+
+def test_an_agent_learns_with_it():
+    env = gym.wrappers.TimeLimit(Walk(), 60)
+    agent = RPLAgent(pmdp=walk(), objective="maximise probability of there within 12 steps", delta=0.1, seed=0)
+    certificate = agent.learn(env, budget=60).certificate
+    assert 0.0 < certificate.lower <= certificate.upper <= 1.0 and certificate.gap < 0.5
+
+
+@pytest.mark.parametrize(
+    "noise, text",
+    [
+        ({}, "noise is empty"),
+        ({"a": ["x"]}, "two or more different labels"),
+        ({"a": ["x", "x"]}, "two or more different labels"),
+        ({"a": ["x", "y"], "b": ["x", "y"]}, "2 keys: pass key"),
+    ],
+)
+def test_improper_noise_is_one_clear_error(noise, text):
+    with pytest.raises(ModelError, match=text):
+        build_noise(0, lambda s: [0], noise=noise, effect=lambda s, a, label: s)
+
+
+def test_a_key_that_is_not_listed_is_named():
+    with pytest.raises(ModelError, match=r"key\(0, 0\) is 'rain', which noise does not list"):
+        build_noise(0, lambda s: [0], noise={"a": [1, 2]}, key=lambda s, a: "rain", effect=lambda s, a, label: s)

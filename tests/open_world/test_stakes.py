@@ -1,0 +1,151 @@
+"""Bounds on one mean by fixed stakes, and on values by rows, against the theorems in rational numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_REST, OpenLedger, of_states
+from rpl_agent.guarantee.open_world.assumptions import Assumptions
+from rpl_agent.guarantee.open_world.data import END
+from rpl_agent.guarantee.open_world.stakes import STAKES, WEIGHTS, lower_mean, upper_mean
+from rpl_agent.guarantee.open_world.values import UpperValues
+from tests.open_world.worlds import SmallAgent, SmallWorld
+from tests.reference import open_world as exact
+
+
+def numbers(seed: int, most: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    kinds = int(rng.integers(1, 5))
+    x = np.unique(np.round(rng.random(kinds) ** rng.integers(1, 4), 6))
+    x[rng.random(len(x)) < 0.3] = rng.integers(0, 2)
+    return x, rng.integers(1, most, len(x))
+
+
+def test_weights_sum_to_at_most_one_and_stakes_lie_inside():
+    assert sum(map(Fraction, WEIGHTS.tolist())) <= 1
+    assert 0 < STAKES.min() and STAKES.max() < 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_bound_has_the_wealth_exactly_and_little_less_has_not(seed):
+    x, counts = numbers(seed)
+    share = float(10.0 ** -np.random.default_rng(seed).uniform(0.5, 7))
+    found = Fraction(upper_mean(x, counts, 0.0, 1.0, share))
+    if found == 1:
+        assert exact.upper(list(map(Fraction, x)), counts.tolist(), Fraction(share)) > 1 - Fraction(1, 2**30)
+        return
+    assert exact.wealth(list(map(Fraction, x)), counts.tolist(), found) >= 1 / Fraction(share)
+    mean = Fraction(float(x @ counts)) / int(counts.sum())
+    less = found - Fraction(2, 1000) * (found - mean)
+    assert exact.wealth(list(map(Fraction, x)), counts.tolist(), less) < 1 / Fraction(share)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_larger_numbers_give_larger_bounds_and_more_confidence_too(seed):
+    x, counts = numbers(seed)
+    larger = np.minimum(1.0, x + np.random.default_rng(seed).random(len(x)) * 0.3)
+    found = upper_mean(x, counts, 0.0, 1.0, 0.01)
+    accuracy = 2e-3  # of the search, as a share of the distance from the mean
+    assert upper_mean(larger, counts, 0.0, 1.0, 0.01) >= found - accuracy
+    assert upper_mean(x, counts, 0.0, 1.0, 0.001) >= found - accuracy
+    assert found >= x @ counts / counts.sum()
+
+
+def test_the_lower_bound_is_the_upper_bound_turned_round():
+    x, counts = numbers(3)
+    assert lower_mean(5 - 7 * x, counts, -2.0, 5.0, 0.01) == pytest.approx(
+        5 - 7 * upper_mean(x, counts, 0.0, 1.0, 0.01), abs=1e-9
+    )
+
+
+def test_nothing_seen_is_the_whole_range_and_ones_stay_ones():
+    assert upper_mean(np.zeros(0), np.zeros(0), -3.0, 7.0, 0.1) == 7.0
+    assert upper_mean(np.array([7.0]), np.array([10**6]), -3.0, 7.0, 0.1) == 7.0
+
+
+@pytest.mark.parametrize("known", [None, 30])
+def test_shares_never_exceed_their_whole_and_do_not_change_as_states_appear(known):
+    """The pitfall of weights by the end of a phase: a share that shrinks or grows with the data is not fixed."""
+    whole = of_states(0.05, 0, 30, known)
+    assert sum(map(Fraction, whole.tolist())) <= Fraction(0.05)
+    later = np.concatenate([of_states(0.05, first, first + 10, known) for first in (0, 10, 20)])
+    assert np.array_equal(whole, later)
+    if known is None:  # the rest of the series fits as well: sums up to k are 1 − 1/log2(k + 2)
+        many = of_states(1.0, 0, 200_000, None)
+        assert many.sum() <= 1.0 - 1.0 / np.log2(200_002)
+
+
+def test_the_ledger_spends_no_more_than_delta():
+    ledger = OpenLedger.of(0.1)
+    policies = sum(Fraction(ledger.policy(j)) for j in range(1, 2_000))
+    assert Fraction(ledger.rows) + Fraction(ledger.start) + policies <= Fraction(0.1)
+    assert OPEN_EPISODES + OPEN_REST < 1.0
+
+
+def agent_with_data(seed: int, episodes: int) -> SmallAgent:
+    agent = SmallAgent(SmallWorld(seed), seed)
+    agent.play(episodes)
+    return agent
+
+
+def rows_of(agent: SmallAgent) -> dict[object, list[Counter]]:
+    """Outcomes for the exact twin, by number of the state."""
+    actions = agent.world.actions
+    found = {s: [Counter() for _ in range(actions)] for s in range(len(agent.data.states))}
+    for row, reward, after, count in zip(agent.data.rows, agent.data.rewards, agent.data.successors, agent.data.counts):
+        found[row // actions][row % actions][Fraction(reward), None if after == END else after] += count
+    return found
+
+
+def share_of(agent: SmallAgent, layers: int):
+    shares = of_states(agent.ledger.rows / (agent.world.actions * layers), 0, len(agent.data.states), None)
+    return lambda s: Fraction(float(shares[s]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_values_are_those_of_the_theorem(seed):
+    agent = agent_with_data(seed, 12)
+    agent.upper.update(agent.data)
+    expected = exact.best_values(rows_of(agent), Fraction(0.9), (Fraction(0), Fraction(1)), share_of(agent, 1), 40)
+    for s, value in expected.items():
+        found = agent.upper.values[0][s]
+        assert float(value) - 1e-6 <= found <= float(value) + 0.02 * (1.0 - float(value)) + 1e-3, s
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_values_with_steps_to_go_are_those_of_the_theorem(seed):
+    agent = agent_with_data(seed, 12)
+    assumed = Assumptions(discount=1.0, horizon=3, returns=(0.0, 1.0))
+    upper = UpperValues(assumed, agent.world.actions, agent.ledger)
+    upper.update(agent.data)
+    expected = exact.values_to_go(rows_of(agent), Fraction(1), (Fraction(0), Fraction(1)), share_of(agent, 3), 3)
+    for h, layer in enumerate(expected):
+        for s, value in layer.items():
+            assert float(value) - 1e-6 <= upper.values[h][s] <= float(value) + 5e-3, (h, s)
+
+
+def test_bounds_never_rise_and_updates_in_parts_lose_nothing():
+    agent = agent_with_data(1, 5)
+    agent.upper.update(agent.data)
+    before = agent.upper.rows.copy()
+    agent.play(30)
+    agent.upper.update(agent.data)
+    assert (agent.upper.rows[:, : before.shape[1]] <= before).all()
+    whole = UpperValues(agent.assumptions, agent.world.actions, agent.ledger)
+    whole.update(agent.data)
+    assert (agent.upper.values <= whole.values + 1e-3).all()
+
+
+def test_a_loop_does_not_keep_the_bound_at_the_top():
+    """The centred form of the bet sticks at the largest value wherever a state may return to itself."""
+    agent = SmallAgent(SmallWorld(0), 0)
+    s = agent.data.state("loop")
+    for _ in range(2_000):
+        agent.data.add(2 * s, 0.0, s)
+        agent.data.add(2 * s + 1, 0.0, s)
+    agent.upper.update(agent.data)
+    assert agent.upper.values[0][s] < 0.05

@@ -1,0 +1,108 @@
+"""Small worlds with exact values, and agents without a model that play them by the parts of `guarantee.open_world`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.core.evidence.ledger import OpenLedger
+from rpl_agent.guarantee.open_world.assumptions import Assumptions
+from rpl_agent.guarantee.open_world.data import END, OpenData
+from rpl_agent.guarantee.open_world.estimate import FrequencyModel
+from rpl_agent.guarantee.open_world.values import UpperValues
+from rpl_agent.guarantee.open_world.witness import PlayedPolicy
+
+Row = list[tuple[float, float, int]]  # probability, reward, successor (END after an end)
+
+
+class SmallWorld:
+    """A table of rows with a random start, drawn from a seed."""
+
+    def __init__(self, seed: int, states: int = 4, actions: int = 2):
+        rng = np.random.default_rng(seed)
+        self.actions = actions
+        self.start = rng.dirichlet(np.ones(states))
+        self.rows: list[list[Row]] = []
+        for _ in range(states):
+            self.rows.append([])
+            for _ in range(actions):
+                p = rng.dirichlet(np.full(3, 0.6))
+                after = rng.choice([*range(states), END], 3)
+                paid = np.where(after == END, rng.random(3) < 0.6, False)
+                self.rows[-1].append([(q, float(r), int(s)) for q, r, s in zip(p, paid, after)])
+
+    def values(self, discount: float, policy: np.ndarray | None = None) -> np.ndarray:
+        """V* or the value of a policy (S,), up to 1e-12."""
+        v = np.zeros(len(self.rows))
+        while True:
+            q = np.array(
+                [
+                    [sum(p * (r + (0.0 if s == END else discount * v[s])) for p, r, s in row) for row in rows]
+                    for rows in self.rows
+                ]
+            )
+            after = q.max(axis=1) if policy is None else q[np.arange(len(v)), policy]
+            if np.abs(after - v).max() < 1e-13:
+                return after
+            v = after
+
+    def draw_start(self, rng: np.random.Generator) -> int:
+        return int(rng.choice(len(self.start), p=self.start))
+
+    def draw(self, rng: np.random.Generator, state: int, action: int) -> tuple[float, int]:
+        row = self.rows[state][action]
+        _, reward, after = row[rng.choice(len(row), p=[p for p, _, _ in row])]
+        return reward, after
+
+
+class SmallAgent:
+    """Explores greedily in U and plays a fixed policy in every second episode, cut after ``limit`` steps."""
+
+    def __init__(self, world: SmallWorld, seed: int, discount: float = 0.9, delta: float = 0.1, limit: int = 6):
+        self.world, self.discount, self.limit = world, discount, limit
+        self.rng = np.random.default_rng([seed, 1])
+        self.assumptions = Assumptions(discount=discount, returns=(0.0, 1.0))
+        self.ledger = OpenLedger.of(delta)
+        self.data = OpenData(world.actions)
+        self.upper = UpperValues(self.assumptions, world.actions, self.ledger)
+        self.witness: PlayedPolicy | None = None
+        self.fixed = self.episodes = 0
+
+    def play(self, episodes: int) -> None:
+        for _ in range(episodes):
+            judged = None if self.witness is None or self.episodes % 2 else self.witness.begin()
+            self.episodes += 1
+            state = self.data.state(self.world.draw_start(self.rng))
+            self.data.starts[state] += 1
+            for step in range(self.limit):
+                action = self._explore(state) if judged is None else self.witness.policy.action(state, 0)
+                reward, after = self.world.draw(self.rng, int(self.data.states[state]), action)
+                following = END if after == END else self.data.state(after)
+                self.data.add(state * self.world.actions + action, reward, following)
+                if judged is not None:
+                    judged.add(reward, self.discount**step)
+                if following == END:
+                    break
+                state = following
+            if judged is not None:
+                judged.over = True
+                judged.cut_in = None if following == END else state
+
+    def fix(self) -> None:
+        """Fix the policy that looks best now."""
+        self.fixed += 1
+        policy, _ = FrequencyModel(self.assumptions, self.data).best()
+        self.witness = PlayedPolicy(policy, self.fixed, self.ledger.policy(self.fixed), np.array(self.data.counts))
+
+    def _explore(self, state: int) -> int:
+        rows = slice(state * self.world.actions, (state + 1) * self.world.actions)
+        bounds, visits = self.upper.rows[0][rows], self.data.visits[rows]
+        known = bounds if len(bounds) else np.ones(self.world.actions)
+        return min(range(len(known)), key=lambda a: (-known[a], visits[a]))
+
+    def true_start(self, values: np.ndarray) -> float:
+        return float(self.world.start @ values)
+
+    def policy_table(self) -> np.ndarray:
+        """The witness's action in every state of the world."""
+        found = (self.data.find(s) for s in range(len(self.world.rows)))
+        return np.array([self.witness.policy.action(k, 0) for k in found])
