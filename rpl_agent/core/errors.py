@@ -16,7 +16,7 @@ class ModelError(ValueError):
     >>> RPLAgent(weight=2.0)
     Traceback (most recent call last):
         ...
-    rpl_agent.core.errors.ModelError: weight 2.0 is outside [0, 1]
+    rpl_agent.core.errors.ModelError: weight 2.0 is not a number from 0 to 1
     """
 
 
