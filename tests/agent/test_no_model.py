@@ -392,6 +392,13 @@ def test_runs_have_folders_logs_and_callbacks(tmp_path, capsys):
     assert "episodes 1/5,000" in capsys.readouterr().out
 
 
+def test_counters_that_are_reset_do_not_stop_policies_from_improving():
+    agent = agent_of(corridor(length=6)).learn(70)
+    before = agent.session.mark
+    agent.learn(budget=before + 10, reset_num_timesteps=True)
+    assert agent.num_episodes == before + 10 and agent.session.mark > before
+
+
 def test_the_same_seed_gives_the_same_run():
     first, second = (agent_of(corridor(), seed=5).learn(100).certificate for _ in range(2))
     assert first == second

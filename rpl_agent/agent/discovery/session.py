@@ -59,7 +59,7 @@ class OpenRecord(RunRecord):
     """The part of a session without a model that checkpoints store."""
 
     certificate: OpenCertificate | None = None
-    mark: int = FIRST_MARK  # episodes at which the next policy is considered
+    mark: int = FIRST_MARK  # episodes begun when the next policy is considered, whatever the counters say
     fixed: int = 0  # policies fixed so far
     lowest: float = math.inf  # bound on the best return, the least so far
 
@@ -135,19 +135,19 @@ class OpenSession(OpenRecord, RunSession):
 
     def next_policy(self) -> tuple[None, int]:
         """The experience knows who plays; a mark must not be missed."""
-        return None, max(1, self.mark - self.episodes)
+        return None, max(1, self.mark - self.experience.begun)
 
     @property
     def is_update_due(self) -> bool:
-        return self.samples >= self.experience.update_at or self.episodes >= self.mark
+        return self.samples >= self.experience.update_at or self.experience.begun >= self.mark
 
     def plan(self, agent: Any) -> None:
         """New bounds for the explorer and, at a mark, perhaps a new policy."""
         self._bound()
-        if self.episodes >= self.mark and self.samples:
+        if self.experience.begun >= self.mark and self.samples:
             with timed(self.seconds, "policy"):
                 self._consider()
-            self.mark = MARK_GROWTH * max(self.mark, self.episodes)
+            self.mark = MARK_GROWTH * max(self.mark, self.experience.begun)
         self._divide()
         self.updates += 1
         self.limits = Limits()
@@ -187,9 +187,9 @@ class OpenSession(OpenRecord, RunSession):
     def _behind(self, plays: int) -> float:
         """By how much more, as a share of what is open now, a new policy's bound will be open at the end."""
         target, done = require(self.target), max(self.episodes, 1)
-        left = (
-            target.goal - self.episodes if target.unit == "episodes" else (target.goal - self.steps) * done / self.steps
-        )
+        left = float(target.goal - self.episodes)
+        if target.unit == "steps":
+            left = (target.goal - self.steps) * done / max(self.steps, 1)
         coming = max(self.experience.share * max(left, TO_COME * done), 1.0)
         return (plays / coming) ** FALLS - (plays / (plays + coming)) ** FALLS
 
