@@ -34,7 +34,7 @@ from rpl_agent.core.model.policy import Policy
 from rpl_agent.core.model.simulate import Simulator
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve
-from rpl_agent.guarantee.likelihood.bets.slabs import value_slabs
+from rpl_agent.guarantee.likelihood.bets.slabs import slabs
 from rpl_envs.benchmark import Benchmark, benchmark
 from rpl_envs.registration import make_sized
 
@@ -93,9 +93,8 @@ def misses_slab(task: tuple[int, int]) -> bool:
     name, size, episodes = WORLDS[index]
     world, _ = _world(name, **size)
     counts = slab_data(world, episodes, seed)
-    value = world.pmdp.table.evaluate(np.array(world.theta))
-    slabs = value_slabs(world.pmdp, counts, world.objective, DELTA)
-    return any(not s.low <= float(s.coefficients @ value) <= s.high for s in slabs)
+    found = slabs(world.pmdp, counts, world.objective, DELTA)
+    return bool((found.A @ world.pmdp.table.reduction.coordinates(np.array(world.theta))[0] > found.b).any())
 
 
 # ---------------------------------------------------------------------- whole runs

@@ -30,10 +30,12 @@ from scipy import special
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.evidence.counts import BET_SHARES, Counts
-from rpl_agent.core.evidence.ledger import MAIN_SHARE, WITH_BETS
+from rpl_agent.core.evidence.ledger import MAIN_SHARE
 from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model.expressions import monomial_slopes
 from rpl_agent.core.solver import solve_at
-from rpl_agent.guarantee.likelihood.bets.slabs import derivatives, stake
+from rpl_agent.guarantee.checker import stake
+from rpl_agent.guarantee.likelihood.shares import WITH_BETS
 from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_envs.benchmark import Benchmark, benchmark
 
@@ -54,7 +56,10 @@ def ideal(world: Benchmark, counts: Counts) -> tuple[float, float]:
         return solve_at(pmdp, at, world.objective, precision=1e-10).middle
 
     G = np.array([(optimum(theta + e) - optimum(theta - e)) / (2 * step) for e in step * np.eye(len(theta))])
-    f, slope = pmdp.table.evaluate(theta), derivatives(pmdp.table, theta)
+    f, slope = (
+        pmdp.table.evaluate(theta),
+        np.asarray(pmdp.table.coefficients @ monomial_slopes(pmdp.table.monomials, theta)),
+    )
     weight = np.where(counts.trials > 0, counts.trials / np.maximum(f, 1e-300), 0.0)
     information = slope.T @ (weight[:, None] * slope)
     return 2 * Z * float(np.sqrt(G @ np.linalg.pinv(information, rcond=1e-12, hermitian=True) @ G)), optimum(theta)

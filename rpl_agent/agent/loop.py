@@ -78,7 +78,7 @@ class Loop:
         with timed(session.seconds, "proof"):
             self._view.message("writing the proof of the certificate")
             counts, certificate = session.experience.counts, session.certificate
-            write_proved(folder, session.pmdp, counts, certificate, session.earlier, PROVED)
+            session.certificate = write_proved(folder, session.pmdp, counts, certificate, session.earlier, PROVED)
 
     def _is_due(self, target: Target) -> bool:
         """Whether the run is at a log point whose certificate is still to come."""

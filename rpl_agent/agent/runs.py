@@ -171,7 +171,7 @@ def evaluate(
     ``bounds`` are the least and the most that one episode can be worth, if the model does not determine them.
     """
     agent = load_run(Path(folder), env, options)
-    certificate = shown_certificate(agent, Path(folder))
+    certificate = agent.certificate or agent.certify()
     sampled = agent.evaluate(env, episodes, seed=seed, bounds=bounds)
     result: dict[str, Any] = {
         "run": str(folder),
@@ -210,15 +210,6 @@ def evaluate(
         lines.append(f"  exact: {result['exact']:.6g}; the optimum at the true parameters is {result['optimum']:.6g}")
     result["text"] = "\n".join(lines)
     return jsonable(result)
-
-
-def shown_certificate(agent: RPLAgent, folder: Path) -> Any:
-    """The certificate of a run, with the bounds that its stored proof proves if there is one."""
-    if isinstance(agent.session, OpenSession):
-        return agent.certificate or agent.certify()
-    computed, path = agent.certificate or agent.certify(), folder / "certificate.json"
-    stored = Certificate.from_json(path) if path.is_file() else computed
-    return stored if stored.computed == computed.computed else computed
 
 
 def certify_run(folder: str | Path) -> dict[str, Any]:
@@ -334,7 +325,7 @@ def _summary(agent: RPLAgent, certificate: Any) -> dict[str, Any]:
 
 
 def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str, Any]:
-    certificate = shown_certificate(agent, folder)
+    certificate = agent.certificate or agent.certify()
     summary, skipped = _summary(agent, certificate), agent.session.skipped
     lines = [
         str(certificate),

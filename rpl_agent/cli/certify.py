@@ -223,13 +223,13 @@ def run_certify(arguments: argparse.Namespace) -> int:
 
 
 def _write(arguments: argparse.Namespace, source: ModelSource, counts: Counts, certificate: Certificate) -> Certificate:
-    """Write the certificate with the proved numbers and its data to a file, and the proof beside it."""
+    """Write the certificate with its proof's numbers and its data to a file, and the proof beside it."""
     from rpl_agent.cli.common import source_defaults
-    from rpl_agent.guarantee.proof import as_proved, proof_path, prove, write_proof
+    from rpl_agent.guarantee.proof import proof_path, prove, stated, write_proof
     from rpl_agent.guarantee.verify import write_with_data
 
     path, proof = Path(arguments.output), prove(source.pmdp, counts, certificate)
-    certificate = as_proved(certificate, proof)
+    certificate = stated(certificate, proof)
     write_with_data(path, certificate, counts, {key: getattr(arguments, key) for key in source_defaults()})
     write_proof(proof_path(path), proof)
     return certificate

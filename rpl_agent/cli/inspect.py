@@ -124,13 +124,11 @@ def run_info(arguments: argparse.Namespace) -> None:
         source = load_source(arguments)
         emit(arguments, _facts(source.name, source.pmdp, source.objective), "model")
         return
-    from rpl_agent.agent.runs import shown_certificate
-
     facts = {"run": arguments.id, **_facts(agent.pmdp.name, agent.pmdp, agent.objective)}
     facts |= {"episodes": agent.num_episodes, "steps": agent.num_timesteps, "confidence": agent.config.confidence}
     facts |= {"relaxation": agent.config.relaxation, "delta": agent.config.delta}
     if agent.certificate is not None:
-        certificate = shown_certificate(agent, Path(arguments.id))
+        certificate = agent.certificate
         facts |= {"lower": certificate.lower, "upper": certificate.upper, "regret": certificate.regret}
         facts |= {"optimal": certificate.optimal, "undecided": certificate.undecided}
     if arguments.undecided:

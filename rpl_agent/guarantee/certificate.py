@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from rpl_agent.core.errors import DataError
-from rpl_agent.core.model import Limit, Objective, Policy, Sense
+from rpl_agent.core.model import Kind, Limit, Objective, Policy, Sense
 from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read, read_json
 
 FORMAT = "rpl-certificate/1"
 #: Deviations of rewards below this are rounding: the bounds allow for them silently.
 ROUNDING = 1e-12
+#: By this share of themselves, and at most this share of the gap, bounds are moved outward at the end: `proof` moves
+#: values by a little less.
+MARGIN, GAP_MARGIN = 2e-9, 1e-3
 #: stages of `timings` that come after the confidence set
 SOLVING = ("solve", "coupled", "regret")
 
@@ -105,9 +108,7 @@ class Certificate:
     versions: dict[str, str] = field(default_factory=dict)
     checked: bool = False  # both bounds passed the solver's independent check
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
-    unproved_lower: float = math.nan  # computed, but better than proved; nan if equal
-    unproved_upper: float = math.nan
-    unproved_regret: float = math.nan
+    unproved_regret: float = math.nan  # computed, but better than proved (as 0 of an optimal policy is); nan if equal
     limits: tuple[LimitClaim, ...] = ()  # of the objective, each with its bounds; `lower` and `upper` are within them
 
     @property
@@ -118,12 +119,6 @@ class Certificate:
     @property
     def gap(self) -> float:
         return self.upper - self.lower
-
-    @property
-    def computed(self) -> tuple[float, float]:
-        """(lower, upper) as computed, before they were weakened to what is proved."""
-        low, high = self.unproved_lower, self.unproved_upper
-        return self.lower if math.isnan(low) else low, self.upper if math.isnan(high) else high
 
     @property
     def computed_regret(self) -> float:
@@ -183,7 +178,7 @@ class Certificate:
         table = "the counts have no order; steps in order (Counts.add_many) give tighter bounds"
         order = table if self.basis == "table" else None
         endless = "no lower bound: at some parameters that the data do not exclude, plays may never end"
-        endless = endless if self.computed[0] == -math.inf else ""
+        endless = endless if self.lower == -math.inf else ""
         limits = "rpl_agent/guarantee/checker.py does not cover limits yet: computed, not proved by the checker"
         limited = limits if self.limits else None
         noted = (self.fallback, *self.assumptions, self.edge, order, endless, rewards, self.truncation)
@@ -247,16 +242,20 @@ class Certificate:
             lines.append(
                 "  proved: rpl_agent/guarantee/checker.py checks these numbers, from the proof beside the certificate"
             )
-        low, high = self.computed
-        if (low, high) != (self.lower, self.upper):
-            share = f", {(high - low) / self.gap:.4g} of the proved gap" if math.isfinite(self.gap) else ""
-            lines.append(f"  computed, not proved: [{low:.6g}, {high:.6g}]{share}")
         if self.computed_regret != self.regret:
             best = " (no policy is better)" if self.optimal else ""
             lines.append(f"  computed, not proved: a regret of {self.computed_regret:.4g}{best}")
         if self.explanation:
             lines.append(f"  estimate: {self.explanation}")
         return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])
+
+
+def with_margin(objective: Objective, lower: float, upper: float) -> tuple[float, float]:
+    """Bounds with room for a proof, which rounds its values; what every value satisfies stays as it is."""
+    gap, most = upper - lower, 1.0 if objective.kind is Kind.REACH else math.inf
+    low = lower - min(MARGIN * abs(lower), GAP_MARGIN * gap) if math.isfinite(lower) else lower
+    high = upper + min(MARGIN * abs(upper), GAP_MARGIN * gap) if math.isfinite(upper) else upper
+    return low, high if upper > most else min(high, most)
 
 
 @cache

@@ -34,17 +34,22 @@ from itertools import pairwise
 from math import factorial, fsum, isqrt, lcm, sqrt
 from typing import Any
 
-FORMAT = "rpl-proof/4"
+FORMAT = "rpl-proof/5"
 #: Scale of enclosures: a number t stands for t / 2^BITS.
 BITS = 128
 ONE = 1 << BITS
 #: The shares of bets, the joint likelihood and intervals, in δ / 10,000, by method ("anytime" for models without
 #: coordinates) and for a graph whose expressions are not trusted; the rest covers the rounding of 1/13 + 1/13 + …
 SHARES = {"likelihood with bets": (7220, 2090, 190), "likelihood": (0, 9215, 285)}
-SHARES |= {"anytime": (0, 0, 9500), "graph": (0, 0, 400)}
+SHARES |= {"likelihood of a table": (0, 4750, 4750), "anytime": (0, 0, 9500), "graph": (0, 0, 400)}
 MOST_COORDINATES = 12  # of a joint likelihood
+#: Points of a window's prior by coordinates (last entry: and more), and the steps of their sequence in each.
+PARTICLES = (0, 64, 256, 512, 1024, 4096)
+WALL = 0.1  # the weight of a row of the domain in estimates, in observations
+STEPS = [sqrt(prime) for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)]
 #: Limits, far above what proofs need: of a file (when unpacked) and its entries; of "p/q", of the degree of a monomial
-#: and of a common denominator; of steps, and of steps times transitions; of marks; of logarithms for tangents.
+#: and of a common denominator; of steps, and of steps times transitions; of marks; of logarithms for tangents, or for
+#: particles.
 MOST_BYTES, MOST_ENTRIES = 1 << 27, 20_000_000
 MOST_DIGITS, MOST_DEGREE, MOST_BITS = 1_000, 100, 1 << 14
 MOST_STEPS, MOST_WORK, MOST_MARKS, MOST_LOGARITHMS = 100_000, 20_000_000, 1_000, 500_000
@@ -372,9 +377,10 @@ class Data:
         The first mark is the start. Weights sum to ≤ 1; those of a plan are told at the mark, others before any data.
         """
         schedule, planned = data["schedule"], data["planned"]
-        need(schedule in ("geometric", "planned", "split"), f"the schedule of marks {schedule!r} is not covered")
+        known = ("geometric", "planned", "split", "table")
+        need(schedule in known, f"the schedule of marks {schedule!r} is not covered")
         need(isinstance(planned, int) and planned >= 0, f"{planned!r} transitions were planned")
-        first = usual = exact({"geometric": 1 / 13, "planned": 1 / 16, "split": 0.01}[schedule])
+        first = usual = exact({"geometric": 1 / 13, "planned": 1 / 16, "split": 0.01, "table": 1}[schedule])
         due = [64 * 4**j for j in range(12)]
         if schedule == "split":
             usual, due = exact((1.0 - 0.01) / 3), [max(1, round(share * planned)) for share in (0.04, 0.08, 0.16)]
@@ -408,13 +414,12 @@ class Data:
 
     def fits(self, line: Coordinates) -> list[list[float]]:
         """x of every mark: a function of the data before it."""
-        found, known = self.fitted or [line.start], 0
-        for _, _, counts, _ in self.marks[len(found) :]:
-            due = 4 * sum(counts) >= 5 * known
-            found.append(line.fit(counts, found[-1]) if due else found[-1])
-            known = sum(counts) if due else known
-        self.fitted = found
-        return found
+        if not self.fitted:
+            last = line.start, 0
+            for _, _, counts, _ in self.marks:
+                last = line.next_fit(counts, *last)
+                self.fitted.append(last[0])
+        return self.fitted
 
 
 # ====================================================================== 2. intervals of single expressions
@@ -512,29 +517,69 @@ class Coordinates:
         self.terms = [[int(y * self.den) for y in terms] for terms in given]
         self.free = [f for f, (_, *w) in enumerate(self.terms) if any(w)]
         self.floats = [[y / self.den for y in self.terms[f]] for f in self.free]
+        self.walls = [[float(y) for y in terms] for terms in domain]
         self.start = [float(y) for y in data["start"]]
         self.tau = (self.dimension + 1) / (2 * len(self.free))
+        self.size = PARTICLES[min(self.dimension, len(PARTICLES) - 1)]
 
-    def fit(self, counts: list[int], x: list[float]) -> list[float]:
-        """Near the minimiser of −Σ (K_f + τ) ln f, by Newton steps s from x.
+    def next_fit(self, counts: list[int], x: list[float], known: int) -> tuple[list[float], int]:
+        """The fit at a mark, and the number of steps that it was found with; x and ``known``: those before."""
+        total = sum(counts)
+        if total and 4 * total < 5 * known:
+            return x, known
+        return self.fit([counts[f] + self.tau for f in self.free] + [WALL] * len(self.walls), x), total
 
-        With m = max |w_f·s| / f, steps of length 1/(1 + m) keep all f > 0 and descend. Validity does not depend on the
-        result: it only has to be a function of the counts, and floats that are added (`fsum` rounds once), multiplied,
-        divided and rooted give the same numbers everywhere.
+    def fit(self, counts: list[float], x: list[float]) -> list[float]:
+        """Near the minimiser of −Σ K_f ln f over expressions (and, with their own K, rows of the domain), by Newton.
+
+        With m = max |w_f·s| / f, steps s of length 1/(1 + m) keep all f > 0 and descend. Validity does not depend on
+        the result: it only has to be a function of the counts, and floats that are added (`fsum` rounds once),
+        multiplied, divided and rooted give the same numbers everywhere.
         """
+        rows = (self.floats + self.walls)[: len(counts)]
         for _ in range(64):
-            p = self.chances(x)
+            p = self.chances(x, rows)
             need(min(p) > 0, "an expression is not positive at an estimate")
-            pull = [(counts[f] + self.tau) / q for f, q in zip(self.free, p)]
-            score = [fsum(y * w[i] for y, (_, *w) in zip(pull, self.floats)) for i in range(self.dimension)]
-            s = solved(self.information([y / q for y, q in zip(pull, p)]), score)
+            pull = [n / q for n, q in zip(counts, p)]
+            score = [fsum(y * w[i] for y, (_, *w) in zip(pull, rows)) for i in range(self.dimension)]
+            s = solved(self.information([y / q for y, q in zip(pull, p)], rows), score)
             if s is None:
                 break
-            size = max(abs(fsum(a * b for a, b in zip(w, s))) / q for q, (_, *w) in zip(p, self.floats))
+            size = max(abs(fsum(a * b for a, b in zip(w, s))) / q for q, (_, *w) in zip(p, rows))
             x = [a + b / (1 + size) for a, b in zip(x, s)]
             if size < 2.0**-30:
                 break
         return x
+
+    def spread(self, counts: list[int], x: list[float]) -> list[list[float]]:
+        """L, lower triangular: LL' is the curvature at x of what `next_fit` minimises."""
+        rows, r = self.floats + self.walls, range(self.dimension)
+        p = self.chances(x, rows)
+        need(min(p) > 0, "an expression is not positive at an estimate")
+        weights = [counts[f] + self.tau for f in self.free] + [WALL] * len(self.walls)
+        L = self.information([n / q**2 for n, q in zip(weights, p)], rows)
+        for j in r:  # Cholesky's factor in place
+            for i in r[j:]:
+                rest = L[i][j] - fsum(L[i][k] * L[j][k] for k in r[:j])
+                need(i > j or rest > 0, "the data before a mark leave a direction open")
+                L[i][j] = sqrt(rest) if i == j else rest / L[j][j]
+        return L
+
+    def particles(self, counts: list[int], x: list[float]) -> dict[int, list[float]]:
+        """Points of the domain, spread around x as the counts determine them: a prior for the data after a mark.
+
+        They are x + s, L's the k-th point of a sequence with Student's law of two degrees of freedom.
+        """
+        L, r, found = self.spread(counts, x), range(self.dimension), dict[int, list[float]]()
+        for number in range(1, self.size + 1):
+            s = [0.0 for _ in r]
+            for i in reversed(r):
+                u = number * STEPS[i] % 1.0
+                s[i] = ((2 * u - 1) / sqrt(2 * u * (1 - u)) - fsum(L[k][i] * s[k] for k in r[i + 1 :])) / L[i][i]
+            point = [a + b for a, b in zip(x, s)]
+            if min(self.chances(point, self.walls), default=0.0) >= 0:
+                found[number] = point
+        return found
 
     def at(self, point: list[Any]) -> tuple[list[int], int]:
         """All expressions at a point: numerators, and their denominator."""
@@ -543,12 +588,13 @@ class Coordinates:
         whole = [int(x * scale) for x in z]
         return [c * scale + sum(a * b for a, b in zip(w, whole, strict=True)) for c, *w in self.terms], self.den * scale
 
-    def chances(self, x: list[float]) -> list[float]:
-        return [fsum([c, *(a * b for a, b in zip(w, x, strict=True))]) for c, *w in self.floats]
+    def chances(self, x: list[float], rows: list[list[float]] | None = None) -> list[float]:
+        """The free expressions at x, or other rows c + w·x."""
+        return [fsum([c, *(a * b for a, b in zip(w, x))]) for c, *w in (self.floats if rows is None else rows)]
 
-    def information(self, weights: list[float]) -> list[list[float]]:
+    def information(self, weights: list[float], rows: list[list[float]] | None = None) -> list[list[float]]:
         """Σ weight · w_f w_f'."""
-        r, pairs = range(self.dimension), [(y, w[1:]) for y, w in zip(weights, self.floats)]
+        r, pairs = range(self.dimension), [(y, w[1:]) for y, w in zip(weights, self.floats if rows is None else rows)]
         return [[fsum(y * w[i] * w[j] for y, w in pairs) for j in r] for i in r]
 
 
@@ -569,40 +615,54 @@ class Frame:
 class Likelihood:
     """C: a convex set of x that contains the truth at all times simultaneously, except with probability α.
 
-    Theorem. Let x_k be points with all f ≥ 0, each a function of the data before step k, and w_j weights of marks,
-    Σ w_j ≤ 1. For the steps k after mark j let L_j(u) = Π f_k[u] and Q_j = Π f_k[x_k], f_k the label of step k. Then
-    E = Σ_j w_j Q_j / L_j(u) is a supermartingale that starts at ≤ 1: a step multiplies a term by f_k[x_k] / f_k[u], of
-    conditional mean ≤ Σ_i P[x_k]_i = 1. So P(E ever ≥ 1/α) ≤ α (Ville), and on the rest, for any mark j,
+    Theorem. Let x_ji be points with all f ≥ 0, functions of the data before mark j, with weights Σ_ji w_ji ≤ 1. For the
+    steps k after mark j let L_j(x) = Π f_k[x], f_k the label of step k. Then E = Σ_ji w_ji L_j(x_ji) / L_j(u) is a
+    supermartingale that starts at ≤ 1: a step multiplies a term by f_k[x_ji] / f_k[u], of conditional mean
+    ≤ Σ_i P[x_ji]_i = 1. So P(E ever ≥ 1/α) ≤ α (Ville). On the rest, for any shares λ_ji ≥ 0 that sum to 1,
+    ln 1/α > ln E ≥ Σ λ_ji ln (w_ji L_j(x_ji) / (λ_ji L_j(u))), because ln is concave: with K = Σ_ji λ_ji K_j, K_j the
+    counts after mark j,
 
-        g(u) = −ln L_j(u) = −Σ_f K_f ln f[u]  <  bound  =  ln 1/(α w_j) − ln Q_j.
+        g(u) = −Σ_f K_f ln f[u]  <  bound  =  ln 1/α − Σ_ji λ_ji (ln w_ji/λ_ji + ln L_j(x_ji)).
 
-    So u lies in C = {x : g(x) ≤ bound}: convex, because f is affine in x. Here x_k are the `fits` of marks.
+    So u lies in C = {x : g(x) ≤ bound}: convex, because f is affine in x. The x_ji are the `particles` of a mark,
+    which share its weight; λ and what is left out are anyone's choice. K and λ are whole numbers over `whole`.
     """
 
-    def __init__(self, line: Coordinates, data: Data, alpha: Fraction, window: int) -> None:
-        marks = [*data.marks, (Fraction(0), Fraction(0), data.successes, list[int]())]
-        need(0 <= window < len(data.marks) and marks[window][0] > 0, "no window of the likelihood begins there")
-        self.line, bound = line, ln(1 / (alpha * marks[window][0]))[1]
-        self.K = [n - m for n, m in zip(data.successes, marks[window][2])]
+    def __init__(self, line: Coordinates, data: Data, alpha: Fraction, parts: list[Any]) -> None:
+        self.line, self.K = line, [0] * len(data.successes)
+        self.whole, bound = sum(m for _, chosen in parts for _, m in chosen), 0
+        need(len({mark for mark, _ in parts}) == len(parts) and self.whole > 0, "windows of the likelihood repeat")
+        logarithms = sum(len(chosen) for _, chosen in parts) * len(line.free)
+        need(logarithms <= MOST_LOGARITHMS, f"the particles need more than {MOST_LOGARITHMS:,} logarithms")
+        work = len(parts) * line.size * (line.dimension + len(line.walls))
+        need(work <= MOST_WORK, f"the windows' particles need more than {MOST_WORK:,} products of rows and points")
+        for mark, chosen in parts:
+            need(0 <= mark < len(data.marks) and data.marks[mark][0] > 0, "no window of the likelihood begins there")
+            weight, _, before, _ = data.marks[mark]
+            cloud = line.particles(before, data.fits(line)[mark])
+            known = len({number for number, _ in chosen} & set(cloud)) == len(chosen)
+            need(known and all(isinstance(m, int) and m > 0 for _, m in chosen), "particles repeat, or do not exist")
+            hits = [n - m for n, m in zip(data.successes, before)]
+            for number, m in chosen:
+                p, den = line.at(cloud[number])
+                need(all(p[f] > 0 for f in line.free), "an expression is not positive at a particle")
+                gained = ln(weight * self.whole / (m * len(cloud)))[0]
+                gained += sum(hits[f] * ln(Fraction(p[f], den))[0] for f in line.free if hits[f])
+                bound -= m * gained
+                self.K = [k + m * n for k, n in zip(self.K, hits)]
         self.used = [f for f in line.free if self.K[f] > 0]
-        for x, before, after in zip(data.fits(line)[window:], marks[window:], marks[window + 1 :]):
-            p, den = line.at(x)
-            need(all(p[f] > 0 for f in line.free), "an expression is not positive at an estimate")
-            for f in self.used:
-                if hits := after[2][f] - before[2][f]:
-                    bound -= hits * ln(Fraction(p[f], den))[0]
-        self.bound = Fraction(bound, ONE)
+        self.bound = Fraction(bound, ONE * self.whole) + Fraction(ln(1 / alpha)[1], ONE)
 
     def cut(self, point: list[Any]) -> Cut:
         """(a, b) with a·x ≤ b on C. For any t > 0, −ln f ≥ ln t + 1 − t f; t ≈ 1/f at the point makes it a tangent."""
-        (p, den), scale = self.line.at(point), self.line.den << 64
+        (p, den), scale = self.line.at(point), self.whole * self.line.den << 64
         sums, level = [0] * (self.line.dimension + 1), 0  # Σ K t f = sums[0] + sums[1:]·x over `scale`; Σ K (1 + ln t)
         for f in self.used:
             need(p[f] > 0, f"expression {f} is not positive at a point of the likelihood")
             t = (den << 64) // p[f] + 1  # over 2^64
             sums = [x + self.K[f] * t * y for x, y in zip(sums, self.line.terms[f])]
             level += self.K[f] * (ONE + ln(Fraction(t, 1 << 64))[0])
-        b = self.bound + Fraction(sums[0], scale) - Fraction(level, ONE)
+        b = self.bound + Fraction(sums[0], scale) - Fraction(level, ONE * self.whole)
         return [Fraction(-x, scale) for x in sums[1:]], b
 
     def check_ball(self, frame: Frame) -> None:
@@ -618,17 +678,25 @@ class Likelihood:
         linear, square = [Fraction(0)] * r, [[Fraction(0)] * r for _ in range(r)]
         for f in self.used:
             need(frame.p[f] > 0, f"expression {f} is not positive at the centre of the ball")
-            t = den // frame.p[f] + 1  # over 2^64
+            t, K = den // frame.p[f] + 1, Fraction(self.K[f], self.whole)  # t over 2^64
             e, *n = (Fraction(x, den) for x in (t * frame.p[f] - den, *(t * x for x in frame.s[f])))
             low, high = (Fraction(x, ONE) for x in ln(Fraction(t, 1 << 64)))
-            level += self.K[f] * (low - e)
-            height += self.K[f] * (high - e + e * e)  # ln(1+e) ≥ e − e² for e ≥ 0
+            level += K * (low - e)
+            height += K * (high - e + e * e)  # ln(1+e) ≥ e − e² for e ≥ 0
             phi = Fraction(int((1 << 32) / (1 + (e + norm_up(n)) * 2 / 3)), 1 << 32)
-            linear = [x + self.K[f] * (phi * e - 1) * y for x, y in zip(linear, n)]
-            square = [[x + self.K[f] * phi / 2 * y * z for x, z in zip(row, n)] for row, y in zip(square, n)]
+            linear = [x + K * (phi * e - 1) * y for x, y in zip(linear, n)]
+            square = [[x + K * phi / 2 * y * z for x, z in zip(row, n)] for row, y in zip(square, n)]
         need(height <= self.bound, "the centre of the ball is no point of the likelihood's set")
         encloses = solved(shifted(square, level - self.bound - norm_up(linear)), linear)
         need(encloses is not None, "the ball does not enclose the likelihood's set")
+
+
+def stake(level: float, share: float) -> float:
+    """λ in standard deviations at the end of a plan, of which a share is done, for a log wealth of ``level`` nats."""
+    z2 = max(2 * (level - 2), 1.0)
+    late = sqrt(z2 + 2.5464790894703255 / max(1 - share, 2.0**-20))
+    early = sqrt(sqrt(sqrt(max(0.5 / share, 1.0))))
+    return min((sqrt(z2) + late) / 2 * early, 2 * sqrt(z2))
 
 
 class Bets:
@@ -646,29 +714,37 @@ class Bets:
     at the `fit` of the data before the mark: computed here, so that nobody can choose them afterwards.
     """
 
-    def __init__(self, objective: Objective, line: Coordinates, data: Data, alpha: Fraction) -> None:
-        self.model, self.objective, self.line, self.cuts = data.model, objective, line, list[Cut]()
+    GRID = 1 << 26  # payoffs are whole numbers over this
+
+    def __init__(self, model: Model, objective: Objective, line: Coordinates, alpha: Fraction) -> None:
+        self.model, self.objective, self.line, self.level = model, objective, line, ln(2 / alpha)[1]
         self.aimed = self.found_with = 0  # transitions with which direction and gradient were found
-        level, grid = ln(2 / alpha)[1], 1 << 26
-        z2 = max(2 * (level / ONE - 2), 1.0)
+
+    def payoffs(self, x: list[float], share: float, K: list[int], N: list[int]) -> list[int]:
+        """u of the free expressions from a mark on: a function of the data before it."""
+        if 4 * sum(K) >= 5 * self.aimed:
+            self._aim(x, K, N)
+        size = stake(self.level / ONE, share) * sqrt(share)
+        return [round(max(-0.5, min(0.5, size * unit)) * self.GRID) for unit in self.unit]
+
+    def cuts(self, data: Data) -> list[Cut]:
+        """Two for each mark after the first one with bets, and two for all the data."""
+        line, found = self.line, list[Cut]()
         sums, gain, loss = [0] * (line.dimension + 1), 0, 0  # Σ N u f = sums[0] + sums[1:]·x over `den`; ln of u and −u
         marks = [(x, *mark[1:]) for x, mark in zip(data.fits(line), data.marks) if mark[1]]
-        den, now = line.den * grid, (line.start, Fraction(1), data.successes, data.trials)
+        den, now = line.den * self.GRID, (line.start, Fraction(1), data.successes, data.trials)
         for (x, share, K, N), (_, _, later, tried) in pairwise([*marks, now]):
-            if 4 * sum(K) >= 5 * self.aimed:
-                self._aim(x, K, N)
-            late = sqrt(z2 + 2.5464790894703255 / max(1 - float(share), 2.0**-20))  # more, the less of the plan is left
-            early = sqrt(sqrt(sqrt(max(0.5 / float(share), 1.0))))
-            stake = min((sqrt(z2) + late) / 2 * early, 2 * sqrt(z2)) * sqrt(float(share))
-            for f, unit in zip(line.free, self.unit):
-                u = round(max(-0.5, min(0.5, stake * unit)) * grid)
+            for f, u in zip(line.free, self.payoffs(x, float(share), K, N)):
                 hits, staked = later[f] - K[f], (tried[f] - N[f]) * u
                 sums = [a + staked * x for a, x in zip(sums, line.terms[f])]
                 if hits and u:
-                    gain, loss = (y + hits * ln(Fraction(grid + z, grid))[0] for y, z in ((gain, u), (loss, -u)))
+                    gain, loss = (
+                        y + hits * ln(Fraction(self.GRID + z, self.GRID))[0] for y, z in ((gain, u), (loss, -u))
+                    )
             for sign, won in ((1, loss), (-1, gain)):
-                b = Fraction(level - won, ONE) - Fraction(sign * sums[0], den)
-                self.cuts.append(([Fraction(sign * a, den) for a in sums[1:]], b))
+                b = Fraction(self.level - won, ONE) - Fraction(sign * sums[0], den)
+                found.append(([Fraction(sign * a, den) for a in sums[1:]], b))
+        return found
 
     def _aim(self, x: list[float], K: list[int], N: list[int]) -> None:
         """unit: payoffs for a shift by one standard deviation of the value."""
@@ -678,7 +754,7 @@ class Bets:
         ridge = fsum(information[i][i] for i in range(len(x))) * 2.0**-30 + 1e-300
         if self.aimed >= 5 * self.found_with:
             self.gradient, self.found_with = self._slope(x), self.aimed
-        shift = solved(shifted(information, ridge), self.gradient) or [0.0] * len(x)
+        self.shift = shift = solved(shifted(information, ridge), self.gradient) or [0.0] * len(x)
         size = fsum(a * b for a, b in zip(self.gradient, shift))
         scale = 1 / sqrt(size) if 0 < size < 1e300 else 0.0
         self.unit = [scale * fsum(a * b for a, b in zip(w, shift)) / q for q, (_, *w) in zip(p, self.line.floats)]
@@ -751,13 +827,13 @@ class Region:
             return
         if line is None or not joint:
             raise Refused("the joint likelihood is part of the proof, and not of its model and method")
-        self.line, self.likelihood = line, Likelihood(line, data, joint, part["window"])
+        self.line, self.likelihood = line, Likelihood(line, data, joint, part["parts"])
         self.reach = [[Fraction(end, ONE) for end in self.model.range_over_box(x)] for x in line.x]
         logarithms = len(part["cuts"]) * len(self.likelihood.used)
         need(logarithms <= MOST_LOGARITHMS, f"the cuts need more than {MOST_LOGARITHMS:,} logarithms")
         any_bet = any(isinstance(k, int) for k in part["cuts"])
         need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
-        self.bet_cuts = Bets(objective, line, data, bets).cuts if any_bet else []
+        self.bet_cuts = Bets(self.model, objective, line, bets).cuts(data) if any_bet else []
         self.cuts = [self.cut(name) for name in part["cuts"]]
         if part["ball"] is not None:
             self.enclose(Frame(line, part["ball"]))

@@ -115,7 +115,7 @@ class Likelihood:
         bounds: Bounds | None,
         objective: Objective | None = None,
     ) -> Region:
-        return likelihood_region(pmdp, counts, delta, warm=warm, objective=objective)
+        return likelihood_region(pmdp, counts, delta, objective=objective)
 
 
 class _ParameterSet:

@@ -17,7 +17,8 @@ The life of the lower bound (the upper bound is its mirror image), in order:
 4. `certify_uncertainty`: of the robust solution if we maximise, of the optimistic one if we minimise.
 5. `_better_bounds`: the maximum with the coupled bound. `coupled.bounds` proposes an affine value function,
    `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.bounds` over its pieces.
-6. `agent.session.best_so_far`: the maximum over the run, with its policy, for sets valid at all times.
+6. `certificate.with_margin`: a hair less, so that `proof` reaches the same number in rationals.
+7. `agent.session.best_so_far`: the maximum over the run, with its policy, for sets valid at all times.
 
 `uncertainty_from` does the part that depends on the data only; `certify_uncertainty` adds the two solves. The agent
 calls the same two functions: nature COOPERATIVE explores, nature ADVERSARIAL certifies.
@@ -57,7 +58,7 @@ from rpl_agent.core.solver.problem import require_end
 from rpl_agent.core.solver.proved import Solutions as Solutions
 from rpl_agent.core.solver.proved import checked_solutions
 from rpl_agent.core.solver.proved import timed as timed
-from rpl_agent.guarantee.certificate import Certificate, versions
+from rpl_agent.guarantee.certificate import Certificate, versions, with_margin
 from rpl_agent.guarantee.confidence import ConfidenceSet, confidence_set
 from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
 from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge, point_estimate
@@ -67,6 +68,8 @@ from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
 PREFERENCES = ("guarantee", "regret")
 #: Most rows of three or more successors to bound by one support query each, at about a millisecond.
 QUERIED_ROWS = 500
+#: Pieces of the region for the regret, which no proof contains.
+REGRET_PIECES = 8
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Config:
     relaxation: str = "coupled"
     delta: float = 1e-3
     precision: float = 1e-6
-    pieces: int = 8  # coupled relaxation: pieces of the region to try on a side where the whole falls short
+    pieces: int = 1  # coupled relaxation: pieces to try on a side where the whole falls short; a proof has one
     bets: bool = True  # bet on the value; without bets, certificates for any number of objectives hold simultaneously
     prefer: str = "guarantee"  # the policy to return: with the best guarantee, or with the least "regret"
 
@@ -333,6 +336,7 @@ def certify_uncertainty(
         regret = regret_with_error(objective, regret, (lower, upper), reward_error - share)
     lower, upper = objective.with_reward_error(lower, upper, reward_error - share)
     regret = regret if policy is not None else regret.at_most(difference_above(upper, lower))
+    lower, upper = with_margin(objective, lower, upper)
     if not lower <= upper:  # bounds of one set cannot cross or be NaN: never report that
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
     at_edge = edge(pmdp, counts)
@@ -454,7 +458,7 @@ def _regret(
     gap, regret = difference_above(upper, lower), NOT_FOUND
     if found is not None and uncertainty.region is not None:
         # the gap of a given policy is one of its own value, and says nothing about better ones
-        regret = proved_regret(found, uncertainty.region, policy, math.inf if is_given else gap, config.pieces)
+        regret = proved_regret(found, uncertainty.region, policy, math.inf if is_given else gap, REGRET_PIECES)
     if not is_given:
         return regret.at_most(gap)
     if config.relaxation != "coupled" or regret.most <= gap:  # far below the next one

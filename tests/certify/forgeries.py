@@ -36,9 +36,10 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Domain, ParametricMDP, Policy, Sense
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.likelihood.joint_set import Ball
 from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.proof import belongs, prove
-from rpl_agent.guarantee.proof.foundation import Foundation
+from rpl_agent.guarantee.proof.foundation import Cuts, Foundation
 from tests.certify.proved import OBJECTIVES, model, optimum, sampled
 from tests.reference.proofs import SIDES, Case, cases
 
@@ -115,14 +116,13 @@ def _lower_level(draw: random.Random) -> Iterator[Any]:
 
 def _any_ball(draw: random.Random) -> Iterator[Any]:
     """A ball that is smaller than the set."""
-    share, plain = draw.choice([0.01, 0.3, 0.9, 0.999]), Foundation._ball
+    share, plain = draw.choice([0.01, 0.3, 0.9, 0.999]), Foundation._enclose
 
-    def smaller(self: Foundation, level: checker.Likelihood) -> tuple[np.ndarray, np.ndarray]:
-        center, factor = plain(self, level)
-        return center, share * factor
+    def smaller(self: Foundation, cuts: Cuts, ball: Ball | None) -> None:
+        plain(self, cuts, None if ball is None else Ball(ball.center, share * ball.factor))
 
     yield mock.patch.object(checker.Likelihood, "check_ball", lambda *_: None)
-    yield mock.patch.object(Foundation, "_ball", smaller)
+    yield mock.patch.object(Foundation, "_enclose", smaller)
 
 
 def _plays_end(draw: random.Random) -> Iterator[Any]:

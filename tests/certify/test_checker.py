@@ -20,7 +20,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.pipeline import Config, certify, true_value
-from rpl_agent.guarantee.proof import as_proved, belongs, prove, write_proof
+from rpl_agent.guarantee.proof import belongs, prove, stated, write_proof
 from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.verify import verify, with_proof
 from tests.certify.mutations import judged, sharpest
@@ -48,6 +48,8 @@ def test_worlds_are_proved(name, small):
     found = checker.check(json.loads(json.dumps(proof)))
     value = true_value(pmdp, certificate.objective, certificate.policy, theta)
     assert found["lower"] - 1e-6 <= value <= found["upper"] + 1e-6
+    weaker = (found["upper"] - found["lower"]) / certificate.gap - 1.0  # one number, but for rows of three by the ball
+    assert 0.0 <= weaker <= 2e-3 and (weaker == 0.0 or "Engagement" in name)
     assert all(region["likelihood"] is not None for region in proof["regions"])
 
 
@@ -296,24 +298,23 @@ def test_the_number_on_the_certificate_is_what_is_proved(tmp_path):
     computed = certify(pmdp, counts, OBJECTIVES["Pmax"])
     proof = prove(pmdp, counts, computed)
     write_proof(path, proof)
-    stated = as_proved(computed, proof)
+    certificate = stated(computed, proof)
     found = checker.check(proof)
-    assert stated.proved and (stated.lower, stated.upper) == (found["lower"], found["upper"])
-    assert stated.lower <= computed.lower and stated.upper >= computed.upper
-    assert stated.computed == pytest.approx((computed.lower, computed.upper), rel=1e-6)
-    verdict = verify(stated, pmdp, counts)
-    assert with_proof(verdict, stated, pmdp, counts, path).problems == []
+    assert certificate.proved and (certificate.lower, certificate.upper) == (found["lower"], found["upper"])
+    assert (certificate.lower, certificate.upper) == (computed.lower, computed.upper)
+    verdict = verify(certificate, pmdp, counts)
+    assert with_proof(verdict, certificate, pmdp, counts, path).problems == []
     for change in (
-        {"lower": math.nextafter(stated.lower, 1.0)}, {"upper": math.nextafter(stated.upper, 0.0)},
-        {"delta": stated.delta / 2}, {"reward_error": 1e-3}, {"policy": Policy.uniform(pmdp)},
+        {"lower": math.nextafter(certificate.lower, 1.0)}, {"upper": math.nextafter(certificate.upper, 0.0)},
+        {"delta": certificate.delta / 2}, {"reward_error": 1e-3}, {"policy": Policy.uniform(pmdp)},
     ):  # fmt: skip
-        assert with_proof(verdict, replace(stated, **change), pmdp, counts, path).problems, change
-    stated_more = replace(stated, lower=math.nextafter(stated.lower, 1.0))
-    write_proof(path, sharpest(proof) | {"claim": {"lower": stated_more.lower, "upper": stated.upper}})
-    problems = with_proof(verdict, stated_more, pmdp, counts, path).problems
-    assert stated_more.lower <= float(found["lower proved"]) or any("refuses" in text for text in problems)
+        assert with_proof(verdict, replace(certificate, **change), pmdp, counts, path).problems, change
+    stronger = replace(certificate, lower=math.nextafter(certificate.lower, 1.0))
+    write_proof(path, sharpest(proof) | {"claim": {"lower": stronger.lower, "upper": certificate.upper}})
+    problems = with_proof(verdict, stronger, pmdp, counts, path).problems
+    assert stronger.lower <= float(found["lower proved"]) or any("refuses" in text for text in problems)
     path.unlink()
-    assert with_proof(verdict, stated, pmdp, counts, path).problems == ["the proof c.proof.json is missing"]
+    assert with_proof(verdict, certificate, pmdp, counts, path).problems == ["the proof c.proof.json is missing"]
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -331,7 +332,7 @@ def test_the_regret_is_proved_and_no_smaller_one(name, given):
         return
     assert claim["regret"] is not None and claim["regret"] >= certificate.regret
     assert f"no policy is better by more than {claim['regret']}" in checker.sentence(proof, found)
-    stored = as_proved(certificate, proof)
+    stored = stated(certificate, proof)
     assert stored.regret == claim["regret"] and belongs(proof, pmdp, counts, stored, {}) == []
     if found["regret proved"] > 0:
         lie = proof | {"claim": claim | {"regret": float(found["regret proved"]) * (1 - 1e-9)}}

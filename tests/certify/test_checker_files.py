@@ -83,6 +83,14 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda p: set_in(p, "regions", 0, "likelihood", "cuts", to=[[0.5, 0.5]] * 200_000),
         "more than 500,000 logarithms",
     ),
+    "particles": (
+        lambda p: set_in(p, "regions", 0, "likelihood", "parts", to=[[0, [[1, 1]] * 200_000]]),
+        "more than 500,000 logarithms",
+    ),
+    "windows": (
+        lambda p: set_in(p, "regions", 0, "likelihood", "parts", to=[[mark, [[1, 1]]] for mark in range(50_000)]),
+        "products of rows and points",
+    ),
     "not a number": (lambda p: set_in(p, "lower", "values", 0, 0, to=math.nan), "not a finite number"),
     "a rank that is no number": (lambda p: set_in(p, "lower", "rank", to=[[]] * 4), "a rank is not an integer"),
     "a reason of several lines": (

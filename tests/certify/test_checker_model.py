@@ -103,8 +103,13 @@ def test_parts_of_the_likelihood_have_its_size(learned):
     part = learned["regions"][0]["likelihood"]
     assert part["ball"] is not None
     changes: list[tuple[dict[str, Any], str]] = [
-        ({"window": -1}, "no window"),
-        ({"window": len(learned["data"]["marks"]) + 1}, "no window"),
+        ({"parts": [[-1, [[1, 1]]]]}, "no window"),
+        ({"parts": [[len(learned["data"]["marks"]) + 1, [[1, 1]]]]}, "no window"),
+        ({"parts": [part["parts"][0], part["parts"][0]]}, "windows of the likelihood repeat"),
+        ({"parts": []}, "windows of the likelihood repeat"),
+        ({"parts": [[mark, [*chosen, chosen[0]]] for mark, chosen in part["parts"]]}, "particles repeat"),
+        ({"parts": [[mark, [[10**9, 1]]] for mark, _ in part["parts"]]}, "or do not exist"),
+        ({"parts": [[mark, [[i, 0.5] for i, _ in chosen]] for mark, chosen in part["parts"]]}, "particles repeat"),
         ({"ball": part["ball"] | {"center": part["ball"]["center"][:1]}}, "a frame of a wrong size"),
         ({"ball": part["ball"] | {"factor": part["ball"]["factor"][:1]}}, "a frame of a wrong size"),
         ({"ball": part["ball"] | {"factor": [row[:1] for row in part["ball"]["factor"]]}}, "a frame of a wrong size"),

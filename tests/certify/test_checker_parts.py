@@ -14,7 +14,7 @@ from scipy import special
 from rpl_agent.core.model import Objective, build
 from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee import checker
-from rpl_agent.guarantee.proof.content import model_content
+from rpl_agent.guarantee.likelihood.checked_model import model_content
 
 
 def test_logarithms_are_enclosed():
@@ -80,9 +80,9 @@ class PeekingBets(checker.Bets):
 
     p = 0.5
 
-    def __init__(self, objective, line, data, alpha):
+    def cuts(self, data):
         self.final = data.successes, data.trials
-        super().__init__(objective, line, data, alpha)
+        return super().cuts(data)
 
     def _aim(self, x, K, N):
         super()._aim(x, K, N)
@@ -92,23 +92,52 @@ class PeekingBets(checker.Bets):
 
 @pytest.mark.parametrize("p", [0.2, 0.85, pytest.param(0.5, marks=pytest.mark.nightly)])
 def test_money_is_a_supermartingale(p):
-    """E[M] ≤ 1 over all eight tosses, for both sides of the bets and for predictions; peeking is seen."""
+    """E[M] ≤ 1 over all eight tosses, for both sides of the bets and for particles; peeking is seen."""
     model, objective = coin()
     line, alpha, PeekingBets.p = model.coordinates, Fraction(1, 100), p
     assert line is not None
-    bound = {"bets": [0.0, 0.0], "peeking": [0.0, 0.0], "likelihood": [0.0, 0.0, 0.0]}
+    bound = {"bets": [0.0, 0.0], "peeking": [0.0, 0.0], "likelihood": [0.0, 0.0, 0.0], "mixture": [0.0]}
     for tosses in itertools.product((0, 1), repeat=8):
         chance, data = p ** sum(tosses) * (1 - p) ** (8 - sum(tosses)), tossed(model, tosses)
         for name, kind in (("bets", checker.Bets), ("peeking", PeekingBets)):
-            for k, (a, b) in enumerate(kind(objective, line, data, alpha).cuts[-2:]):  # of all data
+            for k, (a, b) in enumerate(kind(model, objective, line, alpha).cuts(data)[-2:]):  # of all data
                 bound[name][k] += chance * math.exp(math.log(2 / alpha) - float(b - a[0] * Fraction(p)))
+        clouds = [sorted(line.particles(mark[2], x)) for mark, x in zip(data.marks, data.fits(line))]
         for window, weight in enumerate((0.01, 0.3, 0.3)):
-            level = checker.Likelihood(line, data, alpha, window)
-            g = -sum(n * math.log(q) for n, q in zip(level.K, (p, 1 - p)))
-            bound["likelihood"][window] += chance * math.exp(g - float(level.bound)) / float(alpha) / weight
+            wealth = money(checker.Likelihood(line, data, alpha, [[window, [[clouds[window][0], 1]]]]), p)
+            bound["likelihood"][window] += chance * wealth / float(alpha) / weight * len(clouds[window])
+        every = [[window, [[number, 1 + number % 7] for number in cloud]] for window, cloud in enumerate(clouds)]
+        bound["mixture"][0] += chance * money(checker.Likelihood(line, data, alpha, every), p) / float(alpha)
     assert max(bound["bets"]) <= 1 + 1e-9 and min(bound["bets"]) > 0.5
     assert max(bound["likelihood"]) <= 1 + 1e-9 and min(bound["likelihood"]) > 1 - 1e-9
+    assert 0.0 < bound["mixture"][0] <= 0.61 + 1e-9  # the weights of the windows
     assert max(bound["peeking"]) > 1.05
+
+
+def money(level: checker.Likelihood, p: float) -> float:
+    """α E at p, or less."""
+    g = -sum(n * math.log(q) for n, q in zip(level.K, (p, 1 - p))) / level.whole
+    return math.exp(g - float(level.bound))
+
+
+def test_particles_count_once():
+    """What repeats, or does not exist, would be counted twice, or chosen after the data."""
+    model, _ = coin()
+    line, data = model.coordinates, tossed(model, (1, 0, 1, 1, 0, 1, 0, 1))
+    assert line is not None
+    number = min(line.particles(data.marks[1][2], data.fits(line)[1]))
+    one = checker.Likelihood(line, data, Fraction(1, 100), [[1, [[number, 3]]]])
+    assert one.whole == 3 and [k / 3 for k in one.K] == [n - m for n, m in zip(data.successes, data.marks[1][2])]
+    for parts, problem in (
+        ([[1, [[number, 3], [number, 1]]]], "repeat"),
+        ([[1, [[number, 3]]], [1, [[number, 1]]]], "repeat"),
+        ([[1, [[100_000, 1]]]], "do not exist"),
+        ([[1, [[number, -1]]], [2, [[number, 2]]]], "do not exist"),
+        ([[3, [[number, 1]]]], "no window"),
+        ([], "repeat"),
+    ):
+        with pytest.raises(checker.Refused, match=problem):
+            checker.Likelihood(line, data, Fraction(1, 100), parts)
 
 
 def test_rows_sum_to_one_in_coordinates_that_depend_on_each_other():

@@ -19,9 +19,9 @@ import pytest
 
 from rpl_agent.core.model import Objective, build
 from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.likelihood.checked_model import model_content
 from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.proof import prove
-from rpl_agent.guarantee.proof.content import model_content
 from tests.certify.proved import OBJECTIVES, known, model, sampled
 
 DIGITS = 80
@@ -292,7 +292,7 @@ def level_of(K: int, J: int, bound: float) -> checker.Likelihood:
     data = tosses(content, [(K, J)])
     line = data.model.coordinates
     assert line is not None
-    level = checker.Likelihood(line, data, Fraction(1, 100), 0)
+    level = checker.Likelihood(line, data, Fraction(1, 100), [[0, [[1, 1]]]])
     level.bound = Fraction(bound)
     return level
 

@@ -32,11 +32,10 @@ TESTED_BY = {
     "model/test_model_simulate.py": "seed_state cumulate run_episodes",
     "envs/test_envs_vector.py": "reset_lanes find_rows action_masks",
     "baselines/test_baselines_tabular.py": "plan_optimistically",
-    "likelihood/test_likelihood_core.py": """log_likelihoods tangents rounding_size ray_lengths coordinates jacobian
+    "likelihood/test_likelihood_core.py": """log_likelihoods rounding_size coordinates jacobian
         inverse_factor penalised newton""",
     "coupled/test_coupled.py": """expand_backward reach_forward greedy_steps visit_forward visit_steps reach_steps
         expand_steps raise_steps""",
-    "likelihood/test_cover.py": "cover_boxes",
     "open_world/test_stakes.py": "stake_upper open_sweeps",
 }
 

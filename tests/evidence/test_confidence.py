@@ -17,7 +17,9 @@ from rpl_agent.core.evidence.intervals import untied_intervals as untied
 from rpl_agent.core.evidence.ledger import LEAST_DELTA, Ledger, per_event, split_main
 from rpl_agent.core.regions.base import Box
 from rpl_agent.guarantee import confidence, pipeline
+from rpl_agent.guarantee.checker import SHARES
 from rpl_agent.guarantee.likelihood.refutation.alternatives import Doubt
+from rpl_agent.guarantee.likelihood.shares import OF_A_TABLE, WITH_BETS, WITHOUT_BETS
 from rpl_agent.guarantee.pipeline import ConfidenceData, uncertainty_from
 
 
@@ -27,8 +29,15 @@ def test_the_parts_of_delta_sum_to_at_most_delta(delta):
     book = Ledger.of(delta)
     main, fallback, refutation = (book.take(name) for name in ("main", "fallback", "refutation"))
     assert Fraction(main) + Fraction(fallback) + Fraction(refutation) <= Fraction(delta)
-    for shares in (ledger.WITH_BETS, ledger.WITHOUT_BETS, ledger.OF_A_TABLE):
-        assert sum(map(Fraction, split_main(main, shares))) <= Fraction(main)
+    for method, shares in (
+        ("likelihood with bets", WITH_BETS),
+        ("likelihood", WITHOUT_BETS),
+        ("likelihood of a table", OF_A_TABLE),
+    ):
+        amounts = [Fraction(part) for part in split_main(main, shares)]
+        assert sum(amounts) <= Fraction(main)
+        allowed = [Fraction(delta) * Fraction(part, 10_000) for part in SHARES[method]]  # what the checker spends
+        assert all(own <= most < own * Fraction(1001, 1000) or most == 0 for own, most in zip(amounts, allowed))
 
 
 @pytest.mark.parametrize("name", ["main", "fallback", "refutation"])
@@ -55,7 +64,7 @@ def test_an_overspent_delta_is_refused(monkeypatch):
     with pytest.raises(DataError, match="shares"):
         Ledger.of(0.01)
     with pytest.raises(DataError, match="shares"):
-        split_main(0.01, ledger.WITH_BETS._replace(bets=0.9))
+        split_main(0.01, WITH_BETS._replace(bets=0.9))
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, np.nan, "0.1"])

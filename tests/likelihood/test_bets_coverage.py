@@ -3,6 +3,7 @@
 `python -m benchmarks bets --full --jobs N` does the same with 10^4 data sets and whole runs.
 """
 
+import numpy as np
 import pytest
 from scipy.stats import binom
 
@@ -33,21 +34,21 @@ def test_slabs_hold_the_truth(world, sized):
 def test_bets_that_look_one_segment_ahead_are_found_out(world, sized, monkeypatch):
     """Payoffs as they should be, but with the sign that the data up to the next mark will like."""
     following: dict = {}
-    honest, slabs = bets.next_direction, bets.value_slabs
+    honest, slabs = bets._next, bets.slabs
 
-    def cheating(pmdp, task, mark, before):
-        direction = honest(pmdp, task, mark, before)
-        successes, trials = bets._since(mark, following[mark])
-        score = float(direction.unit @ (successes - trials * pmdp.table.evaluate(direction.theta)))
-        return direction if score >= 0.0 else direction._replace(unit=-direction.unit)
+    def cheating(pmdp, key, mark, x, last, placed, free):
+        found = honest(pmdp, key, mark, x, last, placed, free)
+        successes, trials = bets._since(mark, following[mark], free)
+        score = float(found.payoff @ (successes - trials * np.array(found.bets.line.chances(x))))
+        return found if score >= 0.0 else found._replace(payoff=-found.payoff)
 
     def marked(pmdp, counts, objective, alpha):
         made = [mark for mark in counts.marks if mark.progress > 0.0]
         following.update(zip(made, [*made[1:], counts]))
         return slabs(pmdp, counts, objective, alpha)
 
-    monkeypatch.setattr(bets, "next_direction", cheating)
-    monkeypatch.setattr(bench_bets, "value_slabs", marked)
+    monkeypatch.setattr(bets, "_next", cheating)
+    monkeypatch.setattr(bench_bets, "slabs", marked)
     sets = sized(15, 30)
     assert _misses(world, sets) >= 0.6 * sets > most(sets)
 

@@ -11,8 +11,8 @@ import rpl_envs
 from rpl_agent import Config, Counts, Domain, Nature, Objective, RPLAgent, build, certify, hide_parameters, solve
 from rpl_agent.core.coupled.bounds import is_rectangular
 from rpl_agent.core.errors import ModelError, RPLWarning
-from rpl_agent.core.evidence.intervals import anytime
-from rpl_agent.core.evidence.ledger import OF_A_TABLE, per_event, split_main
+from rpl_agent.core.evidence.intervals import anytime, confidence_intervals
+from rpl_agent.core.evidence.ledger import per_event, split_main
 from rpl_agent.core.model.expressions import DENSE_COLUMNS
 from rpl_agent.core.model.policy import Policy
 from rpl_agent.core.model.simulate import Simulator
@@ -26,7 +26,8 @@ from rpl_agent.guarantee.confidence import confidence_names
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.likelihood.polynomial.parameters import parameter_blocks
 from rpl_agent.guarantee.likelihood.refutation.misspecification import log_e_value
-from rpl_agent.guarantee.likelihood.region import likelihood_region
+from rpl_agent.guarantee.likelihood.region import interval_region, likelihood_region
+from rpl_agent.guarantee.likelihood.shares import OF_A_TABLE
 from rpl_agent.guarantee.pipeline import RELAXATIONS, uncertainty_from
 
 pytestmark = pytest.mark.short_runs
@@ -159,10 +160,10 @@ def test_a_block_is_bounded_as_it_would_be_alone(make):
     counts = data(model, theta, 20000, seed=3)
     region, blocks = likelihood_region(model, counts, 0.01), factorisation(model)
     assert region.contains(model.table.reduction.coordinates(theta)).all()
-    share = per_event(0.01, blocks.num_sets)
     lower, upper = expression_bounds(region, model)
+    ends = confidence_intervals(model, counts, "anytime", 0.01)
     for block in blocks.others[:4]:
-        alone = likelihood_region(block.model, block.counts(counts), share)
+        alone = interval_region(block.model, *(bound[block.expressions] for bound in ends))
         low, high = expression_bounds(alone, block.model)
         np.testing.assert_allclose(lower[block.expressions], low, atol=1e-9)
         np.testing.assert_allclose(upper[block.expressions], high, atol=1e-9)

@@ -8,7 +8,7 @@ import pytest
 from rpl_agent.core.model import Polynomial
 from rpl_agent.core.model.algebra.ranges import taylor_table
 from rpl_agent.core.model.expressions import ExpressionTable
-from tests.reference.cover import taylor_terms
+from tests.reference.taylor import taylor_terms
 
 
 def random_table(rng: np.random.Generator, d: int, degree: int, count: int = 5) -> ExpressionTable:

@@ -20,7 +20,6 @@ from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.parameter_region import ParameterRegion
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver import solve_both
-from rpl_agent.guarantee.likelihood.bets.slabs import ValueSlab, curved_rows
 from tests.reference.fuzz import Dice, Tally, above, below, objectives, question_of, random_policy, values_of
 from tests.reference.oracle import best_values
 from tests.reference.random_models import Sample, skeleton
@@ -134,8 +133,6 @@ def round_of(seed: int) -> Tally:
         return tally
     found = ParameterRegion(inner, without_unused(pmdp).table)
     relaxation = Rectangular(pmdp, found)
-    tally.problems["slab"] += 1
-    tally.failures += [f"seed {seed}: {text}" for text in _cut_off(random.aside, found, points)]
     samples = [
         Sample("polynomial", relaxation, at(rows, names, theta), True, target, avoid, cost, signed) for theta in points
     ]
@@ -144,20 +141,6 @@ def round_of(seed: int) -> Tally:
         tally.problems["polynomial"] += 1
         tally.failures += [f"{name}: {text}" for text in _wrong(random, pmdp, relaxation, found, samples, objective)]
     return tally
-
-
-def _cut_off(random: Random, found: ParameterRegion, points: list[Point]) -> list[str]:
-    """Points through which a slab of bets goes, and which its rows over the region's box exclude."""
-    table, failures = found.table, []
-    c = np.array([random.uniform(-1.0, 1.0) * 10.0 ** random.randrange(9) for _ in range(len(table))])
-    for theta in points:
-        at_point = dict(zip(table.parameters, theta))
-        value = sum(Fraction(a) * table.polynomial(f).evaluate(at_point) for f, a in enumerate(c.tolist()))
-        ends = (float(np.nextafter(float(value), side)) for side in (-np.inf, np.inf))
-        for row, side in zip(*curved_rows(table, *found.box(), ValueSlab(c, *ends))[0]):
-            if sum(Fraction(a) * x for a, x in zip(row.tolist(), theta)) > Fraction(float(side)):
-                failures.append(f"a slab's row {row} cuts off {theta}")
-    return failures
 
 
 def _wrong(

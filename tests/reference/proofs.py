@@ -260,6 +260,7 @@ def _shrink(random: Dice, regions: list[dict[str, Any]], what: str) -> None:
                 middle = (low + high) / 2
                 region["ends"][f] = [middle + factor * (low - middle), middle + factor * (high - middle)]
         elif part is not None and what == "window":
-            part["window"] = random.randint(0, 4)
+            marks = random.sample(range(5), random.randint(1, 3))
+            part["parts"] = [[mark, [[random.randint(1, 64), random.randint(1, 9)]]] for mark in marks]
         elif part is not None and part["ball"] is not None:
             part["ball"]["factor"] = [[x * factor for x in row] for row in part["ball"]["factor"]]

@@ -24,7 +24,7 @@ from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import ParametricMDP
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.proof import as_proved, proof_path, prove, write_proof
+from rpl_agent.guarantee.proof import proof_path, prove, stated, write_proof
 
 if TYPE_CHECKING:
     from rpl_agent.agent.output.events import TensorBoardWriter  # imports tensorboard
@@ -139,7 +139,7 @@ def write_proved(
     earlier: Mapping[str, Counts],
     most: float = np.inf,
 ) -> Certificate:
-    """Write ``certificate.json`` with the proved numbers, and ``proof.json.gz`` beside it; return that certificate.
+    """Write ``certificate.json`` and ``proof.json.gz`` beside it; return the certificate with the proof's numbers.
 
     A proof of more than ``most`` inequalities is refused: then the certificate does not claim to be proved.
     """
@@ -148,7 +148,7 @@ def write_proved(
         path.unlink(missing_ok=True)
         proof = prove(pmdp, counts, certificate, earlier, most)
         write_proof(path, proof)
-        certificate = as_proved(certificate, proof)
+        certificate = stated(certificate, proof)
     write_certificate(folder, certificate)
     return certificate
 

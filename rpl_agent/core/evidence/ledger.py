@@ -3,8 +3,9 @@
     δ  ≥  (bets + level set + intervals) + fallback + refutation
 
 - *bets*, *level set* and *intervals*: the configured confidence set, `main`. The joint likelihood divides it further
-  (`split_main`): most of it goes to bets on the value if there are any, else to its level set, and a little to
-  union-bounded intervals that the set is intersected with. Every other set uses it undivided.
+  (`split_main`, in the proportions of `guarantee.likelihood.shares`): most of it goes to bets on the value if there
+  are any, else to its level set, and a little to union-bounded intervals that the set is intersected with. Every other
+  set uses it undivided.
 - *fallback*: intervals per transition that rely only on the model's graph, used if no parameter fits the data or
   if the model is refuted. They hold on an event of their own, so how the choice is made does not matter.
 - *refutation*: the model is declared refuted when an e-value reaches 1 / refutation.
@@ -39,12 +40,6 @@ class MainShares(NamedTuple):
     level_set: float
     intervals: float
 
-
-#: With bets, the level set bounds what they leave open, and early data; intervals matter for few data only. A table
-#: without order has one window with an uninformed prior, so intervals are as good.
-WITH_BETS = MainShares(0.76, 0.22, 0.019)
-WITHOUT_BETS = MainShares(0.0, 0.97, 0.029)
-OF_A_TABLE = MainShares(0.0, 0.5, 0.499)
 
 #: The least δ: its shares for 10^40 events keep full precision, and their quantiles can be computed.
 LEAST_DELTA = 1e-100

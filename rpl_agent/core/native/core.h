@@ -894,74 +894,12 @@ typedef struct parameter_chart {
     const double *b /*[rows]*/;
 } parameter_chart;
 
-/* Taylor coefficients of g_j at x, see `expand_likelihoods`, and what bounds the rest: (x'-x)'metric(x'-x) ratio is at
- * least (f[x']/f[x] - 1)^2 for every f, `near` (k, k) is the metric in z, drift (r) the rounding per unit of |x'-x|,
- * `reach` the largest distance in the metric that counts. */
-typedef struct likelihood_expansion {
-    int64_t windows;
-    int64_t r;
-    const double *x /*[r]*/;
-    const double *value /*[windows]*/;
-    const double *linear /*[windows * r]*/;
-    const double *quadratic /*[windows * r * r]*/;
-    const double *cubic /*[windows * r * r * r]*/;
-    const double *metric /*[r * r]*/;
-    const double *near /*[*]*/;
-    const double *drift /*[r]*/;
-    double ratio;
-    double reach;
-} likelihood_expansion;
-
 /* out (count, windows) = g_j at points x (count, r), inf outside its domain. */
 void log_likelihoods(const observations *seen, int64_t count, const double *points /*[count * seen.r]*/,
                      double *out /*[count * seen.windows]*/);
 
-/* G = ln sum_j e^(offsets_j + g_j) (count), its gradient (count, r) and the share of each window (count, windows) at
- * points (count, r); where G is infinite gradient and shares are 0. */
-void tangents(const observations *seen, const double *offsets /*[seen.windows]*/, int64_t count,
-              const double *points /*[count * seen.r]*/, double *values /*[count]*/,
-              double *gradients /*[count * seen.r]*/, double *shares /*[count * seen.windows]*/);
-
 /* sum_f K_f (1 + |ln f[x]| + (2 + r) (|constant_f| + |weights_f|.|x|) / f[x]). */
 double rounding_size(const observations *seen, const double *x /*[seen.r]*/);
-
-/* Taylor coefficients at a point x where every f is positive. With b_f = weights_f / f[x]: value (windows) g_j, linear
- * (windows, r) -sum K b, quadratic (windows, r, r) sum K b b', cubic (windows, r, r, r) sum K b b b, where only entries
- * with c >= d >= e count and stand for all their permutations; size (r) sum K |b| of all windows. Scratch: r +
- * windows. */
-void expand_likelihoods(const observations *seen, const double *x /*[seen.r]*/,
-                        double *scratch SCRATCH /*[seen.r + seen.windows]*/, double *value /*[seen.windows]*/,
-                        double *linear /*[seen.windows * seen.r]*/,
-                        double *quadratic /*[seen.windows * seen.r * seen.r]*/,
-                        double *cubic /*[seen.windows * seen.r * seen.r * seen.r]*/, double *size /*[seen.r]*/);
-
-/* max_f |factor b_f|^2, b_f = weights_f / f[x]. */
-double largest_ratio(const observations *seen, const double *x /*[seen.r]*/,
-                     const double *factor /*[seen.r * seen.r]*/);
-
-/* out[i] >= g_j(x(z_i)) for points z (count, k), j = window; inf beyond reach. With e_f = b_f.(x(z) - x):
- * -ln(1+e) <= -e + e^2/2 - e^3/3 + e^4/(4 (1-eps)) for |e| <= eps < 1, and eps^2 = ratio step'metric step bounds every
- * e_f^2, eps <= 1/2 within reach. Points that `near`, at center (k), puts well beyond reach are left out unseen.
- * Scratch: k + r. */
-void likelihood_bounds(const parameter_chart *chart, const likelihood_expansion *at, int64_t window,
-                       const double *center /*[chart.k]*/, int64_t count, const double *points /*[count * chart.k]*/,
-                       double *scratch SCRATCH /*[chart.k + chart.r]*/, double *out /*[count]*/);
-
-/* Moves lengths[i] <= longest[i] to where the third-order model of G reaches the level on the ray z + t rays[i] (k): a
- * guess of the boundary, nothing more. `base` < level is G at z. The model rises almost as t^2 does, which makes
- * scaling t the right step. shares (count, windows) are those of the windows there. Scratch: k + r. */
-void ray_lengths(const parameter_chart *chart, const likelihood_expansion *at, const double *z /*[chart.k]*/,
-                 const double *offsets /*[at.windows]*/, double level, double base, int64_t count,
-                 const double *rays /*[count * chart.k]*/, const double *longest /*[count]*/,
-                 double *scratch SCRATCH /*[chart.k + chart.r]*/, double *lengths /*[count]*/,
-                 double *shares /*[count * at.windows]*/);
-
-/* Points mean + normals factor (count, k) with A z <= b into the first rows of out (count, k); their number. longest2
- * is more than every |normal|^2: rows further away than that from the mean need not be asked. Scratch: near (rows). */
-int64_t particles_inside(const parameter_chart *chart, int64_t count, const double *normals /*[count * chart.k]*/,
-                         double longest2, const double *mean /*[chart.k]*/,
-                         const double *factor /*[chart.k * chart.k]*/, bool *near SCRATCH /*[chart.rows]*/,
-                         double *out /*[count * chart.k]*/);
 
 /* sum_i e^(least - g_i), *least the least of g (count); (0, inf) where nothing is finite. */
 double exponential_sum(int64_t count, const double *g /*[count]*/, double *least /*[1]*/);
@@ -979,18 +917,8 @@ void coordinates(const parameter_chart *chart, int64_t count, const double *poin
 /* out (r, k) = dx/dz. */
 void jacobian(const parameter_chart *chart, const double *z /*[chart.k]*/, double *out /*[chart.r * chart.k]*/);
 
-/* out (count, r) = d/dt x(z + t ray) for each ray (count, k) at its t (count). Scratch: k + r. */
-void velocities(const parameter_chart *chart, const double *z /*[chart.k]*/, int64_t count, const double *t /*[count]*/,
-                const double *rays /*[count * chart.k]*/, double *scratch SCRATCH /*[chart.k + chart.r]*/,
-                double *out /*[count * chart.r]*/);
-
 /* out (k, k) = the inverse of the Cholesky factor of a matrix, zeros above its diagonal; false where there is none. */
 bool inverse_factor(int64_t k, const double *matrix /*[k * k]*/, double *out /*[k * k]*/);
-
-/* e >= |F M F' - I| for an inverse factor F of a matrix M (r, r), so that M^-1 <= F'F / (1 - e), whatever its
- * condition. Scratch: 2 r. */
-double factor_defect(int64_t r, const double *matrix /*[r * r]*/, const double *factor /*[r * r]*/,
-                     double *scratch SCRATCH /*[2 * r]*/);
 
 /* -sum_f K_f ln f[x(z)] - barrier sum_i ln(b_i - A_i.z), inf outside; x (r) is written. */
 double penalised(const parameter_chart *chart, const observations *seen, double barrier, const double *z /*[chart.k]*/,
@@ -1009,19 +937,6 @@ void newton_of_sum(const parameter_chart *chart, const observations *seen, const
                    double barrier, int64_t steps, double tolerance,
                    double *scratch SCRATCH /*[4 * chart.k + 5 * chart.k * chart.k + seen.windows + seen.n]*/,
                    double *x /*[chart.k]*/);
-
-/* ---------------------------------------------------------------------- enclose.c: the ellipsoid around a level set */
-
-/* phi(e) = 2 (e - ln(1+e)) / e^2 for e > -1, rounded down; phi(0) = 1. */
-double curvature(double excess);
-
-/* The square of the radius of {(x-c)'H(x-c) <= radius^2}, which holds every x with g(x) <= g(m) + room and f[x] <=
- * upper, -1 if that is unbounded; center c (r) and H (r, r) are written. K_f > 0 for every f; `reach` bounds |x - m|
- * over the domain; upper (n) is overwritten: the ellipsoid bounds every f, which makes the next one smaller. Scratch: 3
- * n + 5 r + r r. */
-double enclose(const observations *seen, const double *m /*[seen.r]*/, double room, double reach, int64_t rounds,
-               double *scratch SCRATCH /*[3 * seen.n + 5 * seen.r + seen.r * seen.r]*/, double *upper /*[seen.n]*/,
-               double *center /*[seen.r]*/, double *H /*[seen.r * seen.r]*/);
 
 /* ---------------------------------------------------------------------- residual.c: affine value functions */
 
@@ -1140,47 +1055,6 @@ void raise_steps(const step_rules *rules, const bool *scope /*[(rules.steps + 1)
                  const double *g /*[(rules.steps + 1) * rules.states * chances.r]*/,
                  double *slack /*[(rules.steps + 1) * rules.states]*/, double *u /*[(rules.steps + 1) * rules.states]*/,
                  double *scratch SCRATCH /*[2 * chances.r + 2 * chances.r * chances.r]*/);
-
-/* ---------------------------------------------------------------------- cover.c: level sets that are not convex */
-
-/* The forms that were observed, as polynomials in d parameters, and what is known of the mixture of windows. Form i is the
- * sum of coefficient[e] times monomial[e], entry_ptr[i] <= e < entry_ptr[i + 1]; a monomial m around another point is the sum
- * of binomial[q] times the power rest[q] of that point times the power alpha[term[q]] of the step, pair_ptr[m] <= q <
- * pair_ptr[m + 1]. */
-typedef struct likelihood_cover {
-    int64_t d;
-    int64_t n; /* forms */
-    int64_t windows;
-    int64_t monomials;
-    int64_t terms;
-    int64_t highest; /* exponent of a parameter */
-    int64_t rows;
-    double level; /* rounding included */
-    const int64_t *entry_ptr /*[n + 1]*/;
-    const int64_t *monomial /*[entry_ptr[n]]*/;
-    const double *coefficient /*[entry_ptr[n]]*/;
-    const int64_t *exponents /*[monomials * d]*/; /* (monomials, d) */
-    const int64_t *pair_ptr /*[monomials + 1]*/;
-    const int64_t *term /*[pair_ptr[monomials]]*/;
-    const double *binomial /*[pair_ptr[monomials]]*/;
-    const int64_t *rest /*[pair_ptr[monomials] * d]*/; /* (pairs, d) */
-    const int64_t *alpha /*[terms * d]*/; /* (terms, d) */
-    const double *counts /*[windows * n]*/; /* (windows, n) */
-    const double *offsets /*[windows]*/;
-    const double *A /*[rows * d]*/; /* (rows, d): A theta <= b is the domain */
-    const double *b /*[rows]*/;
-} likelihood_cover;
-
-/* Of boxes center +- half (count, d): whether they may meet the set; there (y - ball)'shape (y - ball) <= radius2 holds, inf
- * says nothing, and reach (count, directions) bounds a.theta from above. Scratch: 3 d (highest + 1) + pairs + terms + windows
- * + n (5 + d + t) + t + d + 2 d d, t = d (d + 1) / 2. */
-void cover_boxes(const likelihood_cover *set, int64_t count, const double *center /*[count * set.d]*/,
-                 const double *half /*[count * set.d]*/, int64_t directions, const double *a /*[directions * set.d]*/,
-                 bool *kept /*[count]*/, double *ball /*[count * set.d]*/, double *shape /*[count * set.d * set.d]*/,
-                 double *radius2 /*[count]*/, double *reach /*[count * directions]*/,
-                 double *memory SCRATCH /*[3 * set.d * (set.highest + 1) + #set.term + set.terms + set.windows
-                                          + (set.n + 1) * (set.d * (set.d + 1) / 2) + set.n * (5 + set.d) + set.d
-                                          + 2 * set.d * set.d]*/);
 
 #pragma GCC visibility pop
 

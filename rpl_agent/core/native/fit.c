@@ -35,23 +35,6 @@ void jacobian(const parameter_chart *chart, const double *z, double *out)
         jacobian_column(chart, z, j, out + j, chart->k);
 }
 
-void velocities(const parameter_chart *chart, const double *z, int64_t count, const double *t, const double *rays,
-                double *scratch, double *out)
-{
-    const int64_t k = chart->k, r = chart->r;
-    double *place = scratch, *column = scratch + k;
-    for (int64_t i = 0; i < count; i++, rays += k, out += r) {
-        for (int64_t j = 0; j < k; j++)
-            place[j] = z[j] + t[i] * rays[j];
-        zero(r, out);
-        for (int64_t j = 0; j < k; j++) {
-            jacobian_column(chart, place, j, column, 1);
-            for (int64_t c = 0; c < r; c++)
-                out[c] += column[c] * rays[j];
-        }
-    }
-}
-
 /* ---------------------------------------------------------------------- positive definite matrices */
 /* Lower triangle of factor (k, k) with factor factor' = matrix; false where the matrix is not positive. Plain loops:
  * for a handful of coordinates the threads of a linear algebra library cost more than the work. */
@@ -83,31 +66,6 @@ bool inverse_factor(int64_t k, const double *matrix, double *out)
             out[i * k + j] = i >= j ? total / out[i * k + i] : 0.0;
         }
     return positive;
-}
-
-double factor_defect(int64_t r, const double *matrix, const double *factor, double *scratch)
-{
-    double *row = scratch, *sizes = scratch + r;
-    double total = 0.0, size = 0.0;
-    for (int64_t i = 0; i < r; i++) {
-        for (int64_t j = 0; j < r; j++) {
-            row[j] = sizes[j] = 0.0;
-            for (int64_t k = 0; k <= i; k++) {
-                double term = factor[i * r + k] * matrix[k * r + j];
-                row[j] += term;
-                sizes[j] += fabs(term);
-            }
-        }
-        for (int64_t j = 0; j < r; j++) {
-            double entry = i == j ? -1.0 : 0.0;
-            for (int64_t k = 0; k <= j; k++) {
-                entry += row[k] * factor[j * r + k];
-                size += sizes[k] * fabs(factor[j * r + k]);
-            }
-            total += entry * entry;
-        }
-    }
-    return sqrt(total) * (1.0 + 1e-9) + (2.0 * r + 16.0) * UNIT_ROUNDOFF * (size + r);
 }
 
 /* out = matrix^-1 right for a positive definite matrix; its Cholesky factor (k, k) is written. */

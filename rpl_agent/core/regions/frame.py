@@ -151,6 +151,13 @@ def _frames(region: Region) -> list[Frame]:
     return [f for f in found if np.isfinite(f.center).all() and np.isfinite(f.factor).all() and 0.0 < f.radius < np.inf]
 
 
+def use_own_frame(region: Region) -> None:
+    """Have one frame only, that of the region's own ellipsoid."""
+    own = (region.kernel() or NOTHING).ellipsoid
+    assert own is not None
+    cached_on(region, "frames", lambda _: [Frame(*own)])
+
+
 def _half_widths(region: Region, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(middle, half-width) of each direction over the region."""
     values = region.minimize(np.vstack([directions, -directions]))

@@ -75,6 +75,14 @@ class Observations:
         return self.constant + self.weights @ x
 
 
+def rounding(observed: Observations, x: np.ndarray) -> float:
+    """Bound on the floating-point error of g near x (nats), with room to spare.
+
+    Relative error of f: its summands' rounding over f. Of the sum of n terms: n units of Σ K|ln f|.
+    """
+    return (8.0 + len(observed.counts)) * np.finfo(float).eps * core.rounding_size(observed.struct, x) + 1e-9
+
+
 def observed_expressions(pmdp: ParametricMDP, successes: np.ndarray) -> np.ndarray:
     """Ids of the observed expressions that carry information about the parameters."""
     return np.flatnonzero((successes > 0) & ~pmdp.table.is_constant)

@@ -1,75 +1,127 @@
-"""The joint likelihood region as a `Region`: tangent cuts, a closed-form ellipsoid, and the anytime intervals.
+"""What the data leave of θ: the set that `rpl_agent.guarantee.checker` proves, as a `Region`.
 
-δ is split once, before any data (`evidence.ledger`): a small share to the union-bounded anytime intervals, the rest to
-the level set of the mixture likelihood. On the event that both hold, the truth lies in both, so every query may take
-the better bound of the two outer approximations, and the intervals may sharpen the ellipsoid.
+δ is split once, before any data, by the checker's table: to bets on the value, to the joint likelihood's set C, and to
+union-bounded anytime intervals. On the event that all hold, the truth lies in all of them, so a region is cut by each,
+and every query may take the better bound of its outer approximations. Models without joint coordinates (of independent
+blocks, or of many coordinates) are known by their intervals alone; for polynomials see `polynomial.parameters`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.evidence.intervals import confidence_intervals, event_intervals
-from rpl_agent.core.evidence.ledger import check_delta, per_event, split_main
-from rpl_agent.core.model import Objective, ParametricMDP, cached_on
+from rpl_agent.core.evidence.intervals import confidence_intervals
+from rpl_agent.core.evidence.ledger import check_delta, split_main
+from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_agent.core.model.algebra.ranges import coordinate_box
+from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.regions.base import Region
-from rpl_agent.core.regions.blocks import JointBlock, factorisation, is_blockwise, product_region
+from rpl_agent.core.regions.blocks import JointBlock, is_blockwise, product_region
+from rpl_agent.core.regions.frame import use_own_frame
+from rpl_agent.core.regions.intersection import Intersection
 from rpl_agent.core.regions.lifting import build_region, lies_inside, linear_dimension
 from rpl_agent.core.regions.parameter_region import interval_parameters
-from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
+from rpl_agent.core.regions.polytope import GRAPH_DIMENSION, Polytope
 from rpl_agent.core.regions.product import Hull
-from rpl_agent.guarantee.likelihood.bets.slabs import shares_of, side_rows, slab_rows, tightest_slabs
+from rpl_agent.guarantee.likelihood.bets.slabs import Slabs, shares_of, slabs
 from rpl_agent.guarantee.likelihood.chart import Observations, parameter_chart
-from rpl_agent.guarantee.likelihood.level_set import SHALLOW, outer_region
+from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
+from rpl_agent.guarantee.likelihood.joint_set import Ball, JointSet, Rows, ellipsoid_of, joint_set, tangent_points
 from rpl_agent.guarantee.likelihood.polynomial.parameters import curved_region
-from rpl_agent.guarantee.likelihood.windows import MAX_RANK, likelihood_set, supports
+
+#: Above this rank a region has bounds only: cuts would be dense.
+MAX_RANK = 64
+#: Use the ball alone if no expression varies by more than this share over it, which makes it less than 2 % too wide,
+#: and no row of the domain or of the intervals cuts off more than this share of its width.
+GAUSSIAN_SPREAD, SHALLOW = 0.1, 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What the data tell about a model with joint coordinates."""
+
+    pmdp: ParametricMDP
+    lower: np.ndarray  # (F,) intervals of the expressions
+    upper: np.ndarray
+    joint: JointSet | None  # None without data
+    ball: Ball | None  # around the joint set
+    tangents: np.ndarray  # (k, r) points near its boundary
+    slabs: Slabs | None  # of bets
+
+    def region(self) -> Region:
+        """The set in reduced coordinates."""
+        if self.joint is None:
+            return build_region(self.pmdp, self.lower, self.upper)  # without data
+        found = self._outer(self.joint)
+        if self.ball is not None and self.joint.dimension > 1:
+            use_own_frame(found)  # the only one that the checker proves
+        return found
+
+    def _outer(self, joint: JointSet) -> Region:
+        """Outer approximations of C, the bets and the intervals."""
+        bets = None if self.slabs is None else self.slabs.tightest(joint.center)
+        around = None if self.ball is None or joint.dimension == 1 else ellipsoid_of(self.ball)
+        if around is not None and self._is_gaussian and lies_inside(self.pmdp, self.lower, self.upper, around, SHALLOW):
+            if bets is None or not len(bets[1]):
+                return around
+            return Intersection([Polytope(*bets, *around.box()), around])
+        polytope = self._polytope(bets)
+        return polytope if around is None else Intersection([polytope, around])
+
+    def _polytope(self, bets: Rows | None) -> Polytope:
+        """Rows of the domain and of intervals, tangents of C, bets: the cuts of a proof."""
+        assert self.joint is not None
+        line, (low, high) = self.joint.line, coordinate_box(self.pmdp.table, self.pmdp.domain)
+        walls, terms = np.array(line.walls).reshape(-1, line.dimension + 1), np.array(line.floats)
+        reach = np.maximum(np.abs(low), np.abs(high))
+        parts = [self.joint.tangents(self.tangents), (-walls[:, 1:], walls[:, 0])]
+        parts.append((terms[:, 1:], np.minimum(self.upper[line.free], 1.0) - terms[:, 0]))
+        parts.append((-terms[:, 1:], terms[:, 0] - np.maximum(self.lower[line.free], 0.0)))
+        parts += [] if bets is None else [bets]
+        A, b = np.vstack([rows for rows, _ in parts]), np.concatenate([ends for _, ends in parts])
+        return Polytope(A, b + 8.0 * UNIT_ROUNDOFF * (np.abs(b) + np.abs(A) @ reach), low, high)
+
+    @property
+    def _is_gaussian(self) -> bool:
+        assert self.joint is not None and self.ball is not None
+        observed = self.joint.observed
+        change = np.linalg.norm(observed.weights @ self.ball.factor, axis=1) / observed.values(self.ball.center)
+        return self.joint.dimension > 2 and bool(change.max(initial=0.0) <= GAUSSIAN_SPREAD)
+
+
+def learned(pmdp: ParametricMDP, counts: Counts, delta: float, objective: Objective | None) -> Learned:
+    """What the data tell, except with probability delta, about a model that has joint coordinates.
+
+    objective : whose value is to be bounded, chosen before the data; None places no bets.
+    """
+    line = joint_coordinates(pmdp)
+    assert line is not None
+    parts = split_main(delta, shares_of(pmdp, counts, objective))
+    bounds = confidence_intervals(pmdp, counts, "anytime", parts.intervals)
+    joint = joint_set(line, counts, parts.level_set)
+    if joint is None:
+        return Learned(pmdp, *bounds, None, None, np.zeros((0, line.dimension)), None)
+    ball = joint.ball()
+    won = slabs(pmdp, counts, objective, parts.bets) if objective is not None and parts.bets else None
+    return Learned(pmdp, *bounds, joint, ball, tangent_points(joint, ball), won)
 
 
 def likelihood_region(
-    pmdp: ParametricMDP,
-    counts: Counts,
-    delta: float,
-    *,
-    warm: np.ndarray | None = None,
-    objective: Objective | None = None,
+    pmdp: ParametricMDP, counts: Counts, delta: float, *, objective: Objective | None = None
 ) -> Region:
     """The region that contains the truth at all times simultaneously with probability ≥ 1 − delta.
 
-    warm : (d,) a point estimate of θ to start Newton's method from.
     objective : whose value is to be bounded, chosen before the data; None places no bets.
     """
     check_delta(delta)
-    if not pmdp.table.is_affine and parameter_chart(pmdp).has_interior:
-        return curved_region(pmdp, counts, delta, warm, objective)
-    if is_blockwise(pmdp):
-        share = per_event(delta, factorisation(pmdp).num_sets)  # one for each set of each block
-        bounds = event_intervals(pmdp, counts, "anytime", share)
-        return product_region(pmdp, *bounds, lambda block: likelihood_region(block.model, block.counts(counts), share))
-    if not supports(pmdp):
+    if joint_coordinates(pmdp) is None and not pmdp.table.is_affine and parameter_chart(pmdp).has_interior:
+        return curved_region(pmdp, counts, delta)
+    if joint_coordinates(pmdp) is None:
         return interval_region(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
-    parts = split_main(delta, shares_of(pmdp, counts, objective))
-    slabs = tightest_slabs(pmdp, counts, objective, parts.bets)
-    bets = None if slabs is None else side_rows(*(slab_rows(pmdp, slab) for slab in slabs))
-    lower, upper = confidence_intervals(pmdp, counts, "anytime", parts.intervals)
-    chart = parameter_chart(pmdp)
-    start = None
-    if warm is not None:
-        start = np.asarray(warm, dtype=float)
-        if chart.reduction is None:
-            start = pmdp.table.reduction.coordinates(start)[0]
-    level_set = likelihood_set(counts, parts.level_set, chart, start)
-    if level_set is None:
-        return build_region(pmdp, lower, upper, extra=bets)
-    return outer_region(
-        level_set,
-        upper[level_set.expressions],
-        _diameter(pmdp),
-        lambda rows: build_region(pmdp, lower, upper, extra=rows),
-        lambda ellipsoid: lies_inside(pmdp, lower, upper, ellipsoid, SHALLOW),
-        bets,
-    )
+    return learned(pmdp, counts, delta, objective).region()
 
 
 def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Region:
@@ -89,8 +141,3 @@ def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -
             observed.constant, observed.weights, lower[used], upper[used], coordinate_box(pmdp.table, pmdp.domain)
         )
     return build_region(pmdp, lower, upper)
-
-
-def _diameter(pmdp: ParametricMDP) -> float:
-    """An upper bound on |x − z| over the domain."""
-    return cached_on(pmdp, "diameter", lambda p: float(np.linalg.norm(np.subtract(*coordinate_box(p.table, p.domain)))))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import scipy
 
 from rpl_agent.core.evidence.intervals import anytime
 from rpl_agent.core.model.pmdp import ParametricMDP
@@ -18,10 +16,11 @@ from rpl_agent.core.regions.lp import LinearProgram
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION, Polytope
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.guarantee import checker
-from rpl_agent.guarantee.likelihood.level_set import cut_directions
+from rpl_agent.guarantee.likelihood.joint_set import Ball
+from rpl_agent.guarantee.likelihood.region import Learned
 
-#: Most rows with multipliers, expressions whose intervals are cuts, and logarithms for tangents.
-MOST_ROWS, MOST_EXPRESSIONS, MOST_LOGARITHMS = 20_000, 1_000, 20_000
+#: Most rows with multipliers, and expressions whose intervals are cuts.
+MOST_ROWS, MOST_EXPRESSIONS = 20_000, 1_000
 #: By this share cuts are loosened for the values: multipliers are rounded.
 LOOSE = 1e-10
 #: Planes around the ball.
@@ -34,14 +33,17 @@ class Cuts:
     Those that are used get a number in the proof.
     """
 
-    def __init__(self, region: checker.Region, part: dict[str, Any]) -> None:
-        self.region, self.part, self.line = region, part, region.line
+    def __init__(self, region: checker.Region, part: dict[str, Any], learned: Learned) -> None:
+        self.region, self.part, self.line, self.learned = region, part, region.line, learned
         self.names: list[Any] = []
         self.low, self.high = (np.array([float(end) for end in ends]) for ends in zip(*region.reach))
         self.A, self.b = np.zeros((0, len(self.low))), np.zeros(0)
         seen = sorted(self.line.free, key=lambda f: -region.likelihood.K[f])[:MOST_EXPRESSIONS]
-        self.offer(*(f"domain {k}" for k in range(len(self.line.domain))), *range(len(region.bet_cuts)))
+        self.offer(*(f"domain {k}" for k in range(len(self.line.domain))))
         self.offer(*(f"{end} {f}" for f in seen for end in ("low", "high")))
+        if learned.slabs is not None:
+            self._add(range(len(learned.slabs.b)), learned.slabs.A, learned.slabs.b)
+        self.touch(learned.tangents)
 
     def offer(self, *names: Any) -> None:
         """Have more cuts."""
@@ -50,15 +52,10 @@ class Cuts:
 
     def touch(self, points: np.ndarray) -> None:
         """Offer tangents of the likelihood at points (n, r) where it has some: in floats until one is used."""
-        level = self.region.likelihood
-        K = np.array([level.K[f] for f in level.used], dtype=float)
-        c, *w = np.array([terms for f, terms in zip(self.line.free, self.line.floats) if level.K[f] > 0]).T
-        chances = c + points @ np.array(w)
-        inside = (chances > 0).all(axis=1)
-        points, chances = points[inside], chances[inside]
-        slopes = -(K / chances) @ np.array(w).T
-        rooms = float(level.bound) + np.log(chances) @ K + (slopes * points).sum(axis=1)
-        self._add(points.tolist(), slopes, rooms)
+        joint = self.learned.joint
+        assert joint is not None
+        points = points[np.isfinite(joint.values(points))]
+        self._add(points.tolist(), *joint.tangents(points))
 
     def _add(self, names: Sequence[Any], A: Any, b: Any) -> None:
         self.names += names
@@ -138,93 +135,48 @@ class Cuts:
 class Foundation:
     """Intervals, likelihood and bets of some data: ``part`` of the proof, ``region`` and its ``frame`` made of it."""
 
-    def __init__(self, content: dict[str, Any]) -> None:
+    def __init__(self, content: dict[str, Any], learned: Learned | None) -> None:
         self.content, self.model = content, checker.Model(content["model"])
         self.data = checker.Data(self.model, content["data"])
         self.objective = checker.Objective(self.model, content["objective"])
         method, delta, line = content["confidence"], Fraction(content["delta"]), self.model.coordinates
-        bets, joint, single = checker.shares(self.model, method, delta)
+        bets, _, single = checker.shares(self.model, method, delta)
         self.part: dict[str, Any] = {"ends": self._ends(single), "likelihood": None}
         self.cuts: Cuts | None = None
         self.frame: Frame | None = None
-        if line is not None and joint and self.data.total:
-            self.free, terms = np.array(line.free, dtype=int), np.array(line.floats)
-            self.constant, self.weights = terms[:, 0], np.ascontiguousarray(terms[:, 1:])
-            windows = [k for k, mark in enumerate(self.data.marks) if mark[0] > 0]
-            seen = {k: [n - m for n, m in zip(self.data.successes, self.data.marks[k][2])] for k in windows}
-            likeliest = {k: self._fit(line, counts) for k, counts in seen.items()}
-            window = min(windows, key=lambda k: self._room(line, joint, k, likeliest[k]))
-            self.center = likeliest[window]
-            self.part["likelihood"] = {"window": window, "cuts": [], "ball": None}
+        joint = None if learned is None else learned.joint
+        if joint is not None:
+            self.part["likelihood"] = {"parts": joint.parts, "cuts": [], "ball": None}
         self.region = checker.Region(self.objective, self.data, delta, method, self.part)
-        if self.part["likelihood"] is not None:
-            if bets and line is not None:
-                self.region.bet_cuts = checker.Bets(self.objective, line, self.data, bets).cuts
-            self.cuts = Cuts(self.region, self.part["likelihood"])
+        if learned is not None and joint is not None and line is not None:
+            if bets:
+                self.region.bet_cuts = checker.Bets(self.model, self.objective, line, bets).cuts(self.data)
+            self.cuts = Cuts(self.region, self.part["likelihood"], learned)
             with suppress(checker.Refused, ArithmeticError, np.linalg.LinAlgError):
-                self._enclose(self.cuts)
+                self._enclose(self.cuts, learned.ball)
 
-    def _enclose(self, cuts: Cuts) -> None:
-        """Put a ball around the region, and offer tangents of the likelihood at points around it."""
-        level = self.region.likelihood
-        center, factor = self._ball(level)
-        if len(center) == 1:
-            center, factor = self._interval(cuts, center[0], factor[0, 0])
-        ball = {"center": center.tolist(), "factor": factor.tolist()}
+    def _enclose(self, cuts: Cuts, ball: Ball | None) -> None:
+        """Put the ball around the region; in one coordinate, the interval that cuts leave."""
+        if ball is None:
+            return
+        if len(ball.center) == 1:
+            ball = self._interval(cuts, ball)
+        shown = {"center": ball.center.tolist(), "factor": ball.factor.tolist()}
         try:
-            self.region.enclose(checker.Frame(level.line, ball))
+            self.region.enclose(checker.Frame(self.region.line, shown))
         except checker.Refused:
             cuts.keep(0)
             raise
-        cuts.part["ball"], self.frame = ball, Frame(center, factor, 1.0)
-        if len(center) > 1:
-            points = center + cut_directions(len(center)) @ factor.T
-            cuts.touch(points[: MOST_LOGARITHMS // max(len(level.used), 1)])
+        cuts.part["ball"], self.frame = shown, Frame(*ball, 1.0)
 
-    def _interval(self, cuts: Cuts, center: float, half: float) -> tuple[np.ndarray, np.ndarray]:
-        """(center, factor) of the best interval of an only coordinate, by two cuts."""
-        for point in (center - half, center + half):
-            for _ in range(8):  # Newton's method from outside
-                cuts.touch(np.array([[point]]))
-                point = float(cuts.b[-1] / cuts.A[-1, 0])
+    def _interval(self, cuts: Cuts, ball: Ball) -> Ball:
+        """The best interval of an only coordinate, by two cuts."""
         slopes, ends = cuts.A[:, 0], cuts.b / cuts.A[:, 0]
         chosen = [np.where(slopes < 0, ends, -np.inf).argmax(), np.where(slopes > 0, ends, np.inf).argmin()]
         cuts.numbered(np.isin(np.arange(len(ends)), chosen).astype(float))
         low, high = sorted(b / a for (a,), b in cuts.region.cuts[-2:])
         half = float((high - low) / 2) * (1 + 1e-12) + 1e-15
-        return np.array([float((low + high) / 2)]), np.array([[half]])
-
-    def _room(self, line: checker.Coordinates, alpha: Fraction, window: int, best: np.ndarray) -> float:
-        """What the `checker.Likelihood` of a window leaves, per transition."""
-        marks = self.data.marks[window:]
-        counts = np.array([*(mark[2] for mark in marks), self.data.successes], dtype=float)[:, self.free]
-        predicted = self.constant + np.array(self.data.fits(line)[window:]) @ self.weights.T
-        gained = scipy.special.xlogy(counts[-1] - counts[0], self.constant + self.weights @ best).sum()
-        gained -= scipy.special.xlogy(np.diff(counts, axis=0), predicted).sum()
-        return float(gained - math.log(alpha * marks[0][0])) / float((counts[-1] - counts[0]).sum() or 1e-300)
-
-    @staticmethod
-    def _fit(line: checker.Coordinates, counts: list[int]) -> np.ndarray:
-        """(r,) the likeliest point: counts are so large that τ does not matter, unless f ends at 0 by rounding."""
-        for shift in (20, 8, 0):
-            with suppress(checker.Refused):
-                return np.array(line.fit([n << shift for n in counts], line.start))
-        return np.array(line.start)
-
-    def _ball(self, level: checker.Likelihood) -> tuple[np.ndarray, np.ndarray]:
-        """(center, factor) of an ellipsoid around the set {−Σ K ln f ≤ bound}."""
-        counts, center = np.array(level.K, dtype=float)[self.free], self.center
-        f, phi = self.constant + self.weights @ center, np.ones(len(self.free))
-        room = max(float(level.bound) + scipy.special.xlogy(counts, f).sum(), 1e-12)
-        for _ in range(60):
-            A = 0.5 * (self.weights * (counts * phi / f**2)[:, None]).T @ self.weights
-            factor = np.linalg.cholesky(np.linalg.inv(A)) * np.sqrt(room) * (1 + 1e-9)
-            epsilon = np.linalg.norm(self.weights @ factor, axis=1) / f
-            new = 1 / (1 + 2 * epsilon / 3)
-            if np.abs(new - phi).max() < 1e-10:
-                break
-            phi = np.minimum(phi, new)
-        return center, factor * (1 + 1e-7)
+        return Ball(np.array([float((low + high) / 2)]), np.array([[half]]))
 
     def _ends(self, share: Fraction) -> dict[str, list[float]]:
         """Anytime intervals of the events that were observed."""

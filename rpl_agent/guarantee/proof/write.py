@@ -1,6 +1,6 @@
-"""`prove`: the proof of a certificate, for `guarantee.checker`; `as_proved`: the certificate limited to what is proved.
+"""`prove`: the proof of a certificate, for `guarantee.checker`; `stated`: the certificate with the proof's numbers.
 
-The proof has its own confidence set, made of what the checker can recompute.
+The set is that of the certificate (`likelihood.region.learned`); a proof records which of its parts were used.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rpl_agent.core.coupled.affine import Side
 from rpl_agent.core.coupled.bounds import expansion_of, find_bound
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.ledger import Ledger
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.interval import Intervals, untied_model
@@ -32,8 +33,9 @@ from rpl_agent.core.solver import solve
 from rpl_agent.core.solver.problem import Problem
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.likelihood.bets.slabs import bets_apply
-from rpl_agent.guarantee.proof.content import data_content, model_content
+from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates, model_content
+from rpl_agent.guarantee.likelihood.region import Learned, learned
+from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.proof.foundation import Foundation
 
 #: Relative widths by which numbers are moved outward, one after the other, until they are proved.
@@ -41,7 +43,7 @@ WIDENED = (0.0, 1e-13, 1e-10, 1e-7)
 PRECISION = 1e-9
 #: What a proof holds of a certificate's confidence set.
 COVERED = ("likelihood", "anytime")
-#: Relative difference below which bounds count as equal.
+#: Relative difference below which regrets count as equal.
 SAME = 1e-6
 #: Fallback reason if chance itself is in doubt: then counts are meaningless.
 NO_DATA = "no data"
@@ -80,15 +82,14 @@ def proof_path(certificate: Path) -> Path:
     return certificate.with_suffix(".proof.json.gz")
 
 
-def as_proved(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
-    """The certificate with the proved numbers; a better bound that was only computed is kept under another name."""
+def stated(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
+    """The certificate with the numbers of its proof: its own, unless the checker can show only weaker ones."""
     if "refused" in proof:
         return certificate
     bounds: dict[str, Any] = {"lower": -math.inf, "upper": math.inf, "regret": math.inf}
     bounds |= {claim: bound for claim, bound in proof["claim"].items() if bound is not None}
-    computed: dict[str, Any] = {claim: getattr(certificate, claim) for claim in bounds}
-    better = [side for side, bound in bounds.items() if not math.isclose(bound, computed[side], rel_tol=SAME)]
-    return replace(certificate, **bounds, proved=True, **{f"unproved_{side}": computed[side] for side in better})
+    is_same = math.isclose(bounds["regret"], certificate.regret, rel_tol=SAME)
+    return replace(certificate, **bounds, proved=True, unproved_regret=math.nan if is_same else certificate.regret)
 
 
 def write_proof(path: Path, proof: dict[str, Any]) -> None:
@@ -129,7 +130,7 @@ def _statement(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) ->
         "delta": certificate.delta,
         "evaluated": certificate.evaluated,
         "reward_error": certificate.reward_error,
-        "confidence": method(pmdp, counts, certificate),
+        "confidence": method(certificate),
         "objective": {name: part for name, part in jsonable(certificate.objective).items() if name != "limits" or part},
         "model": model_content(pmdp, certificate.objective, certificate.fallback is not None),
         "policy": {
@@ -140,14 +141,13 @@ def _statement(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) ->
     }
 
 
-def method(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> str:
+def method(certificate: Certificate) -> str:
     """How δ is divided, and whether bets are placed: decided by the model, the objective and the source of the data."""
     if certificate.fallback is not None:
         return "graph"
-    if certificate.confidence == "likelihood" and counts.has_plan:
-        if certificate.basis == "bets" or not bets_apply(pmdp, certificate.objective):
-            return "likelihood with bets"
-    return certificate.confidence
+    if certificate.confidence != "likelihood":
+        return certificate.confidence
+    return {"bets": "likelihood with bets", "table": "likelihood of a table"}.get(certificate.basis, "likelihood")
 
 
 class _Proof:
@@ -163,6 +163,9 @@ class _Proof:
         checker.need(known, f"the reward {name!r} depends on the parameters: that is not covered")
         covered = kind in COVERED or not pmdp.num_parameters
         checker.need(covered, f"confidence {kind!r} is not covered, only {', '.join(COVERED)}")
+        joint = pmdp.table.is_affine or joint_coordinates(pmdp) is not None or certificate.fallback is not None
+        most = f"polynomials in more than {checker.MOST_COORDINATES} coordinates are not covered"
+        checker.need(joint or kind != "likelihood", most)
         checker.need(NO_DATA not in (certificate.fallback or ""), f"the data are not trusted: {certificate.fallback}")
         self.is_graph = certificate.fallback is not None
         self.content = _statement(pmdp, counts, certificate)
@@ -194,7 +197,7 @@ class _Proof:
         counts = self.earlier.get(claim, self.counts)
         if counts.total not in self.foundations:
             content = self.content | {"data": data_content(counts, self.is_graph)}
-            self.foundations[counts.total] = Foundation(content)
+            self.foundations[counts.total] = Foundation(content, self._learned(counts))
         return self.foundations[counts.total]
 
     def _place(self, base: Foundation) -> int:
@@ -247,6 +250,15 @@ class _Proof:
                 claim.at_start()
                 return claim, values
         raise checker.Refused("no function is proved")
+
+    def _learned(self, counts: Counts) -> Learned | None:
+        """The set that the certificate comes from; None if that is one of intervals."""
+        certificate = self.certificate
+        joint = certificate.confidence == "likelihood" and not self.is_graph and counts.total > 0
+        if not joint or joint_coordinates(self.pmdp) is None:
+            return None
+        bet_on = self.objective if certificate.basis == "bets" else None
+        return learned(self.pmdp, counts, Ledger.of(certificate.delta).take("main"), bet_on)
 
     def _side(self, base: Foundation, upper: bool) -> tuple[float, dict[str, Any]] | None:
         """(claimed number, value function) of one side; None if nothing was proved."""

@@ -2,7 +2,7 @@
 
 For the theorem see docs/guarantees.md, "A witness that does not trust the model". There c is the running mean and λ the
 stake for the planned end, in units of the running standard deviation. The width is that of the normal approximation
-with the observed variance, times the price of validity at all times (`slabs.stake`). Where a width 2h is planned
+with the observed variance, times the price of validity at all times (`checker.stake`). Where a width 2h is planned
 instead of a number of values, λ = h/σ²: both bounds are h from the mean after 2σ²/h² · ln 2/δ values, the fewest that
 any λ needs.
 """
@@ -16,7 +16,10 @@ import numpy as np
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.ledger import check_delta
 from rpl_agent.core.native import UNIT_ROUNDOFF
-from rpl_agent.guarantee.likelihood.bets.slabs import LARGEST, stake
+from rpl_agent.guarantee.checker import stake
+
+#: The largest bet.
+LARGEST = 0.5
 
 
 def mean_interval(

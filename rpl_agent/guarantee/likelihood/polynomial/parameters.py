@@ -1,9 +1,9 @@
-"""Polynomial models: the joint likelihood region in parameter space, block by block if there are many parameters.
+"""Polynomial models of many monomials: what the data leave of θ, block by block.
 
 The likelihood is a product over the forms of `algebra.factors`. Parameters that meet in a form or in a row of the
-domain belong to one block; docs/guarantees.md ("Polynomial models") has the theorem on such blocks.
-
-Up to `JOINT_DIMENSION` parameters there is one block, because the joint set is smaller.
+domain belong to one block; up to `JOINT_DIMENSION` parameters there is one. docs/guarantees.md ("Polynomial models")
+has the theorem. Where forms are affine in θ, their likelihood has a joint set as that of affine expressions has; the
+checker does not know it, so certificates of such models have no proof.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ import scipy
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import anytime, confidence_intervals
 from rpl_agent.core.evidence.ledger import per_event, split_main
-from rpl_agent.core.model import Domain, ExpressionTable, Objective, ParametricMDP, cached_fact, without_unused
+from rpl_agent.core.model import Domain, ExpressionTable, ParametricMDP, cached_fact, without_unused
 from rpl_agent.core.model.algebra.factors import Factors, factors
 from rpl_agent.core.model.algebra.ranges import enclosure
-from rpl_agent.core.model.unused import used_parameters
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.blocks import domain_of_block, parameters_of_expressions
-from rpl_agent.core.regions.intersection import Ellipsoid, Intersection
+from rpl_agent.core.regions.intersection import Intersection
 from rpl_agent.core.regions.parameter_region import ParameterRegion, ParameterRows, affine_rows
-from rpl_agent.core.regions.polytope import Polytope
 from rpl_agent.core.regions.product import Product
-from rpl_agent.guarantee.likelihood.bets.slabs import ValueSlab, curved_rows, shares_of, side_rows, tightest_slabs
+from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.likelihood.chart import JOINT_DIMENSION, ParameterChart, forms_chart
-from rpl_agent.guarantee.likelihood.level_set import EXACT_DIMENSION, SHALLOW, LevelSet, cut_directions, outer_region
-from rpl_agent.guarantee.likelihood.polynomial.cover import around, cover
-from rpl_agent.guarantee.likelihood.windows import likelihood_set
+from rpl_agent.guarantee.likelihood.joint_set import ellipsoid_of, joint_set, tangent_points
+from rpl_agent.guarantee.likelihood.shares import OF_A_TABLE, WITHOUT_BETS
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,23 +42,15 @@ class ParameterBlock:
     coin: tuple[int, int] | None  # for a block of one parameter p with the forms p and 1 − p, their ids
 
 
-def curved_region(
-    pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, objective: Objective | None = None
-) -> ParameterRegion:
+def curved_region(pmdp: ParametricMDP, counts: Counts, delta: float) -> ParameterRegion:
     """The region of the used parameters that contains the truth at all times with probability ≥ 1 − delta."""
     core = without_unused(pmdp)
-    start = None if warm is None else np.asarray(warm, dtype=float)
-    if start is not None and len(start) > core.num_parameters:
-        start = start[used_parameters(pmdp.table)]
-    amounts = split_main(delta, shares_of(pmdp, counts, objective))
-    lower, upper = confidence_intervals(pmdp, counts, "anytime", amounts.intervals)
-    rows = affine_rows(core, lower, upper)
+    amounts = split_main(delta, OF_A_TABLE if counts.schedule == "table" else WITHOUT_BETS)
+    rows = affine_rows(core, *confidence_intervals(pmdp, counts, "anytime", amounts.intervals))
     blocks = parameter_blocks(core)
     share = per_event(amounts.level_set, len(blocks))
     if len(blocks) == 1:
-        inner = _block_region(blocks[0], rows, counts, share, start)
-        slabs = tightest_slabs(pmdp, counts, objective, amounts.bets)
-        return ParameterRegion(inner if slabs is None else _cut(inner, core.table, slabs), core.table)
+        return ParameterRegion(_block_region(blocks[0], rows, counts, share), core.table)
     order = np.concatenate([block.parameters for block in blocks])
     low, high = core.domain.lower[order].copy(), core.domain.upper[order].copy()
     ends = np.concatenate([[0], np.cumsum([len(block.parameters) for block in blocks])])
@@ -72,20 +61,11 @@ def curved_region(
         if k in tossed:
             low[span], high[span] = np.maximum(low[span], tossed[k][0]), np.minimum(high[span], tossed[k][1])
             continue
-        own = None if start is None else start[block.parameters]
-        regions[k] = _block_region(block, rows, counts, share, own)
+        regions[k] = _block_region(block, rows, counts, share)
         if not regions[k].is_empty:
             low[span], high[span] = regions[k].box()
     rest = np.zeros(len(blocks)), np.ones(len(blocks))
     return ParameterRegion(Product(ends, low, high, *rest, regions, order), core.table)
-
-
-def _cut(region: Region, table: ExpressionTable, slabs: tuple[ValueSlab, ValueSlab]) -> Region:
-    """The part of a region between the tighter sides of two slabs."""
-    low, high = region.box()
-    between = Polytope(*side_rows(*curved_rows(table, low, high, *slabs)), low, high)
-    both = Intersection([*(region.members if isinstance(region, Intersection) else [region]), between])
-    return both if len(both.members) > 1 else both.members[0]
 
 
 def _tossed(blocks: Sequence[ParameterBlock], counts: Counts, share: float) -> dict[int, tuple[float, float]]:
@@ -98,31 +78,34 @@ def _tossed(blocks: Sequence[ParameterBlock], counts: Counts, share: float) -> d
     return {k: (float(a), float(b)) for k, a, b in zip(coins, low, high)}
 
 
-def _block_region(
-    block: ParameterBlock, rows: ParameterRows, counts: Counts, share: float, start: np.ndarray | None
-) -> Region:
-    """The level set of a block, within its domain and the intervals of affine expressions."""
-    own = rows.of(block.parameters, block.domain)
-    level_set = likelihood_set(counts, share, block.chart, start)
-    if level_set is None:
+def _block_region(block: ParameterBlock, rows: ParameterRows, counts: Counts, share: float) -> Region:
+    """The joint set of a block, within its domain and the intervals of affine expressions."""
+    own, line = rows.of(block.parameters, block.domain), _forms_line(block)
+    joint = None if line is None else joint_set(line, counts, share, block.chart.form_counts)
+    if joint is None:
         return own.polytope()
-    if level_set.chart.reduction is not None:
-        return _covered(level_set, own)
-    diameter = float(np.linalg.norm(block.domain.upper - block.domain.lower))
-    upper = block.upper[level_set.expressions]
-    return outer_region(level_set, upper, diameter, own.polytope, lambda found: found.fits(*own, SHALLOW))
+    ball = joint.ball()
+    polytope = own.polytope(joint.tangents(tangent_points(joint, ball)))
+    return polytope if ball is None or joint.dimension == 1 else Intersection([polytope, ellipsoid_of(ball)])
 
 
-def _covered(level_set: LevelSet, rows: ParameterRows) -> Region:
-    """The hull of a level set that is not convex."""
-    d = level_set.chart.dimension
-    normals = cut_directions(d) @ np.linalg.cholesky(level_set.center.precision).T
-    normals = np.vstack([normals / np.linalg.norm(normals, axis=1)[:, None], np.eye(d), -np.eye(d)])
-    polytope = rows.polytope((normals, np.minimum(cover(level_set, normals), 1e300)))
-    if d <= EXACT_DIMENSION or polytope.is_empty:
-        return polytope
-    found = around(level_set, *polytope.box())
-    return polytope if found is None else Intersection([polytope, Ellipsoid(*found)])
+@cached_fact
+def _forms_line(block: ParameterBlock) -> checker.Coordinates | None:
+    """Coordinates for the forms of a block; None if they are not affine, too many, or have no room."""
+    chart, domain = block.chart, block.domain
+    if chart.reduction is not None or not chart.has_interior or chart.dimension > checker.MOST_COORDINATES:
+        return None
+    A, b = domain.constraints()
+    line = checker.Coordinates(
+        {
+            "x": [[[1, [[i, 1]]]] for i in range(chart.dimension)],
+            "terms": np.column_stack([chart.constant, chart.weights]).tolist(),
+            "domain": np.column_stack([b, -A]).tolist(),
+            "start": chart.start.tolist(),
+        },
+        chart.dimension,
+    )
+    return line if line.free and min(line.chances(line.start)) > 0.0 else None
 
 
 # ---------------------------------------------------------------------- finding the blocks

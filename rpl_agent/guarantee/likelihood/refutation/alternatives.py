@@ -22,9 +22,8 @@ from rpl_agent.core.model.algebra.ranges import coordinate_box
 from rpl_agent.core.native import core
 from rpl_agent.guarantee.likelihood.chart import Observations, ParameterChart, fit, observed_expressions, wider_chart
 from rpl_agent.guarantee.likelihood.estimate import edge
-from rpl_agent.guarantee.likelihood.mixture import closed_form, particles
 from rpl_agent.guarantee.likelihood.refutation.infimum import lowest_tangent
-from rpl_agent.guarantee.likelihood.windows import uniform_prior
+from rpl_agent.guarantee.likelihood.refutation.uniform import closed_form, finite_sum, uniform_prior
 
 #: Shares of the kinds of alternatives; members of one kind have equal weights.
 SHARE = 0.2
@@ -255,7 +254,7 @@ class Alternatives:
             if chart.reduction is None:
                 log_mixture = closed_form(prior, data, chart, center)
             else:
-                log_mixture = particles(prior, data, chart, center)[0]
+                log_mixture = finite_sum(data, chart, center)
             if np.isfinite(log_mixture):
                 used = successes > 0
                 column = dict(zip(self.columns[used].tolist(), successes[used].tolist()))

@@ -16,8 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.core.native import core
-from rpl_agent.guarantee.likelihood.chart import Observations, ParameterChart
-from rpl_agent.guarantee.likelihood.mixture import rounding
+from rpl_agent.guarantee.likelihood.chart import Observations, ParameterChart, rounding
 
 #: The total price of all rows of the polytope (nats).
 BARRIER_PRICE = 0.05

@@ -31,9 +31,9 @@ from rpl_agent.guarantee.likelihood.chart import (
     fit,
     observed_expressions,
     parameter_chart,
+    rounding,
 )
 from rpl_agent.guarantee.likelihood.estimate import MAX_RANK, excess, point_estimate
-from rpl_agent.guarantee.likelihood.mixture import rounding
 from rpl_agent.guarantee.likelihood.polynomial.parameters import ParameterBlock, parameter_blocks
 from rpl_agent.guarantee.likelihood.refutation.alternatives import (
     Alternatives,

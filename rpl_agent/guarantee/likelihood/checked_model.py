@@ -1,0 +1,218 @@
+"""The model as `guarantee.checker` reads it: plain numbers, and coordinates in which all expressions are affine."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy
+
+from rpl_agent.core.model import Objective, ParametricMDP, cached_fact, cached_on
+from rpl_agent.core.regions.blocks import is_blockwise
+from rpl_agent.core.regions.lp import LinearProgram
+from rpl_agent.core.schema import jsonable
+from rpl_agent.guarantee import checker
+
+
+@cached_fact
+def joint_coordinates(pmdp: ParametricMDP) -> checker.Coordinates | None:
+    """The coordinates of the joint likelihood; None for models that are known by intervals alone.
+
+    They are the reduced coordinates of the model, and a fact of it: never of data.
+    """
+    content = _coordinates(pmdp)
+    return None if content is None else checker.Coordinates(content, pmdp.num_parameters)
+
+
+def checked_model(pmdp: ParametricMDP, objective: Objective) -> tuple[checker.Model, checker.Objective]:
+    """Model and objective for the checker's own formulas."""
+    known: dict[Objective, Any] = cached_on(pmdp, "checked models", lambda _: {})
+    if objective not in known:
+        model = checker.Model(model_content(pmdp, objective, graph=False))
+        known[objective] = model, checker.Objective(model, jsonable(objective))
+    return known[objective]  # type: ignore[no-any-return]
+
+
+def model_content(pmdp: ParametricMDP, objective: Objective, graph: bool) -> dict[str, Any]:
+    """The model with the labels and the reward of the objective, and those of its expressions that are trusted.
+
+    If only the ``graph`` is trusted, every row has its own distribution.
+    """
+    labels = {name: np.flatnonzero(pmdp.labels[name]).tolist() for name in (objective.target, objective.avoid) if name}
+    rewards = {}
+    if objective.reward_name is not None:
+        reward = pmdp.rewards[objective.reward_name]
+        rewards[objective.reward_name] = {"state": sparse(reward.state), "row": sparse(reward.row)}
+    found = {
+        "name": pmdp.name,
+        "hash": pmdp.content_hash,
+        "state_ptr": pmdp.state_ptr.tolist(),
+        "row_ptr": pmdp.row_ptr.tolist(),
+        "action": pmdp.action.tolist(),
+        "actions": list(pmdp.action_names),
+        "successor": pmdp.successor.tolist(),
+        "initial": pmdp.initial_state,
+        "silent": np.flatnonzero(pmdp.is_silent).tolist(),
+        "labels": labels,
+        "rewards": rewards,
+    }
+    if graph:
+        return found | _free_rows(pmdp)
+    coordinates = _coordinates(pmdp)
+    return found | {
+        "expression": pmdp.expression.tolist(),
+        "expressions": None if coordinates else _expressions(pmdp),
+        "parameters": list(pmdp.table.parameters),
+        "lower": pmdp.domain.lower.tolist(),
+        "upper": pmdp.domain.upper.tolist(),
+        "coordinates": coordinates,
+    }
+
+
+def _free_rows(pmdp: ParametricMDP) -> dict[str, Any]:
+    """One parameter for each successor of a row except the last."""
+    expressions: list[list[Any]] = []
+    number = 0
+    for begin, end in pairwise(pmdp.row_ptr.tolist()):
+        own = list(range(number, number + end - begin - 1))
+        number += len(own)
+        expressions += [[[1, [[k, 1]]]] for k in own]
+        expressions.append([[1, []], *([-1, [[k, 1]]] for k in own)])
+    return {
+        "expression": list(range(pmdp.num_transitions)),
+        "expressions": expressions,
+        "parameters": [f"p{k}" for k in range(number)],
+        "lower": [0.0] * number,
+        "upper": [1.0] * number,
+        "coordinates": None,
+    }
+
+
+@cached_fact
+def _coordinates(pmdp: ParametricMDP) -> dict[str, Any] | None:
+    """Coordinates x in which all expressions are affine, and a point where all are positive.
+
+    Models of independent blocks have none: intervals of their parameters are as good.
+    """
+    if not 0 < pmdp.table.reduction.rank <= checker.MOST_COORDINATES or is_blockwise(pmdp):
+        return None
+    table = [checker.polynomial(terms, pmdp.num_parameters) for terms in _expressions(pmdp)]
+    powers = np.asarray(pmdp.table.monomials)[1:]
+    monomials = [tuple((i, p) for i, p in enumerate(row) if p) for row in powers.tolist()]
+    pivots = [monomials[k] for k in pmdp.table.reduction.pivots]
+    basis: dict[checker.Monomial, checker.Polynomial] = {}
+    for pivot, row in zip(pivots, np.asarray(pmdp.table.reduction.matrix).tolist()):
+        numbers = (Fraction(c).limit_denominator(10**9) for c in row)
+        basis[pivot] = {m: c for m, c in zip(monomials, numbers) if c}
+    center = pmdp.domain.center()
+    for theta in (np.rint(center * 1024) / 1024, center):  # round numbers are the same on all machines
+        point = [Fraction(t) for t in theta.tolist()]
+        x = [_at(basis[p], point) for p in pivots]
+        rows = _domain_rows(pmdp, basis)
+        inside = all(c + sum(a * b for a, b in zip(w, x)) > 0 for c, *w in rows)
+        if inside and all(_at(terms, point) > 0 for terms in table):
+            found = {
+                "x": [[[_whole(c), [list(pair) for pair in m]] for m, c in basis[p].items()] for p in pivots],
+                "terms": [[_whole(terms.get(m, Fraction(0))) for m in ((), *pivots)] for terms in table],
+                "domain": [[_whole(y) for y in row] for row in rows],
+                "start": [float(y) for y in x],
+            }
+            return found if checker.Coordinates(found, pmdp.num_parameters).table == table else None
+    return None
+
+
+def _domain_rows(pmdp: ParametricMDP, basis: dict[checker.Monomial, checker.Polynomial]) -> list[list[Fraction]]:
+    """(c, w) with c + w·x ≥ 0 in the domain: its bounds and rows, as far as x tells, and McCormick's inequalities."""
+    found = []
+    rows: list[checker.Polynomial] = [
+        {(): Fraction(c)} | {((i, 1),): -Fraction(y) for i, y in enumerate(row) if y}
+        for row, c in zip(*(part.tolist() for part in pmdp.domain.constraints()))
+    ]
+    for terms in [*rows, *_products(pmdp, basis)]:
+        c, w = terms.get((), Fraction(0)), [terms.get(pivot, Fraction(0)) for pivot in basis]
+        if checker.combined([(Fraction(1), {(): c}), *zip(w, basis.values())]) == checker.combined(
+            [(Fraction(1), terms)]
+        ):
+            found.append([c, *w])
+    for i, (pivot, terms) in enumerate(basis.items()):
+        if terms == {pivot: 1} and len(pivot) == 1 and pivot[0][1] == 1:
+            continue  # a parameter: its bounds are there
+        unit = [Fraction(i == j) for j in range(len(basis))]
+        low, high = -_most(pmdp, {m: -c for m, c in terms.items()}), _most(pmdp, terms)
+        found += [[-low, *unit], [high, *(-y for y in unit)]]
+    return found
+
+
+def _products(pmdp: ParametricMDP, basis: dict[checker.Monomial, checker.Polynomial]) -> list[checker.Polynomial]:
+    """(y − a)(z − b) ≥ 0 for products y z among the monomials, a and b ends of y and z in the domain."""
+    found = []
+    monomials = {m for terms in basis.values() for m in terms}
+    for monomial in sorted(monomials):
+        powers = dict(monomial)
+        for i in powers if sum(powers.values()) > 1 else ():
+            rest = tuple((k, p - (k == i)) for k, p in monomial if p > (k == i))
+            y, z, both = ((i, 1),), rest, _ends(pmdp, {rest: Fraction(1)})
+            for a, sign in zip(_ends(pmdp, {y: Fraction(1)}), (1, -1)):
+                for b, other in zip(both, (1, -1)):
+                    parts: list[checker.Polynomial] = [{monomial: Fraction(1)}, {z: -a}, {y: -b}, {(): a * b}]
+                    found.append(checker.combined([(Fraction(sign * other), part) for part in parts]))
+    return found
+
+
+def _ends(pmdp: ParametricMDP, terms: checker.Polynomial) -> tuple[Fraction, Fraction]:
+    """Bounds of a polynomial over those of the parameters, term by term."""
+    low = high = Fraction(0)
+    for monomial, c in terms.items():
+        ends = [c]
+        for i, power in monomial:
+            a, b = Fraction(float(pmdp.domain.lower[i])), Fraction(float(pmdp.domain.upper[i]))
+            ends = [x * end for x in ends for end in (a**power, b**power, *([Fraction(0)] if a < 0 < b else []))]
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def _most(pmdp: ParametricMDP, terms: checker.Polynomial) -> Fraction:
+    """An upper bound of a polynomial over the domain; of an affine one by multipliers m ≥ 0 of the domain's rows.
+
+    g·θ = Σ m_i (Aθ)_i + (g − A'm)·θ ≤ m·b + max (g − A'm)·θ over the parameters' bounds. Multipliers are rounded, so
+    that they are the same on all machines.
+    """
+    domain, affine = pmdp.domain, all(sum(p for _, p in monomial) == 1 for monomial in terms)
+    if not affine or not len(domain.b) or scipy.sparse.issparse(domain.A):
+        return _ends(pmdp, terms)[1]
+    g = np.zeros(domain.dimension)
+    for ((i, _),), c in terms.items():
+        g[i] = float(c)
+    m = LinearProgram(domain.A, domain.b, domain.lower, domain.upper).optimum(-g)[1]
+    best = _ends(pmdp, terms)[1]
+    if m is None:
+        return best
+    bound, rest = Fraction(0), dict(terms)
+    for y, row, b in zip((np.rint(m * 2.0**20) / 2.0**20).tolist(), domain.A.tolist(), domain.b.tolist()):
+        bound += Fraction(y) * Fraction(b)
+        terms_of_row: checker.Polynomial = {((i, 1),): Fraction(a) for i, a in enumerate(row) if a}
+        rest = checker.combined([(Fraction(1), rest), (-Fraction(y), terms_of_row)])
+    return min(best, bound + _ends(pmdp, rest)[1])
+
+
+def _at(terms: checker.Polynomial, point: list[Fraction]) -> Fraction:
+    return sum((c * math.prod(point[i] ** power for i, power in m) for m, c in terms.items()), Fraction(0))
+
+
+def _whole(number: Fraction) -> int | str:
+    return int(number) if number.denominator == 1 else str(number)
+
+
+def _expressions(pmdp: ParametricMDP) -> list[list[Any]]:
+    """The terms of each expression (coefficient, [[parameter, power], …]); coefficients are integers or "p/q"."""
+    places = {name: i for i, name in enumerate(pmdp.table.parameters)}
+    found = (pmdp.table.polynomial(f).terms.items() for f in range(pmdp.num_expressions))
+    return [[[_whole(c), sorted([places[name], p] for name, p in powers)] for powers, c in terms] for terms in found]
+
+
+def sparse(numbers: np.ndarray) -> list[list[Any]]:
+    places = np.flatnonzero(numbers)
+    return [[k, x] for k, x in zip(places.tolist(), np.asarray(numbers)[places].tolist())]
