@@ -258,6 +258,12 @@ def with_margin(objective: Objective, lower: float, upper: float) -> tuple[float
     return low, high if upper > most else min(high, most)
 
 
+def between_bounds(estimate: float, lower: float, upper: float, precision: float) -> float:
+    """The estimate, moved between the bounds if only its own error keeps it outside."""
+    nearest = min(max(estimate, lower), upper)
+    return nearest if abs(nearest - estimate) <= precision * max(1.0, abs(nearest)) else estimate
+
+
 @cache
 def versions() -> dict[str, str]:
     """Versions that affect the numbers, for the record."""

@@ -58,7 +58,7 @@ from rpl_agent.core.solver.problem import require_end
 from rpl_agent.core.solver.proved import Solutions as Solutions
 from rpl_agent.core.solver.proved import checked_solutions
 from rpl_agent.core.solver.proved import timed as timed
-from rpl_agent.guarantee.certificate import Certificate, versions, with_margin
+from rpl_agent.guarantee.certificate import Certificate, between_bounds, versions, with_margin
 from rpl_agent.guarantee.confidence import ConfidenceSet, confidence_set
 from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
 from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge, point_estimate
@@ -68,8 +68,6 @@ from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
 PREFERENCES = ("guarantee", "regret")
 #: Most rows of three or more successors to bound by one support query each, at about a millisecond.
 QUERIED_ROWS = 500
-#: Pieces of the region for the regret, which no proof contains.
-REGRET_PIECES = 8
 
 
 @dataclass(frozen=True)
@@ -335,8 +333,8 @@ def certify_uncertainty(
         regret = _regret(uncertainty, config, objective, found, claim, share)
         regret = regret_with_error(objective, regret, (lower, upper), reward_error - share)
     lower, upper = objective.with_reward_error(lower, upper, reward_error - share)
-    regret = regret if policy is not None else regret.at_most(difference_above(upper, lower))
     lower, upper = with_margin(objective, lower, upper)
+    regret = regret if policy is not None else regret.at_most(difference_above(upper, lower))
     if not lower <= upper:  # bounds of one set cannot cross or be NaN: never report that
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
     at_edge = edge(pmdp, counts)
@@ -344,7 +342,7 @@ def certify_uncertainty(
         warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
     with timed(timings, "solve"):
         estimate = _value_at_estimate(pmdp, robust, chosen, uncertainty.estimate, config.precision, share)
-        estimate = _inside(estimate, lower, upper, config.precision)
+        estimate = between_bounds(estimate, lower, upper, config.precision)
     return Certificate(
         lower=lower,
         upper=upper,
@@ -424,12 +422,6 @@ def _value_at_estimate(
     return true_value(pmdp, solved.objective, policy, estimate, precision) if value is None else value
 
 
-def _inside(estimate: float, lower: float, upper: float, precision: float) -> float:
-    """The estimate, moved between the bounds if only its own error keeps it outside."""
-    nearest = min(max(estimate, lower), upper)
-    return nearest if abs(nearest - estimate) <= precision * max(1.0, abs(nearest)) else estimate
-
-
 def _explained(
     pmdp: ParametricMDP, counts: Counts, uncertainty: Uncertainty, found: CoupledBounds | None
 ) -> dict[str, Any]:
@@ -453,15 +445,13 @@ def _regret(
     claim: tuple[float, float, Policy, bool],
     reward_error: float,
 ) -> Regret:
-    """The most that any policy gains over that of a claim (lower, upper, policy, whether it was given)."""
+    """The most that any policy gains over that of a claim (lower, upper, policy, whether it was given); not the gap."""
     lower, upper, policy, is_given = claim
     gap, regret = difference_above(upper, lower), NOT_FOUND
     if found is not None and uncertainty.region is not None:
         # the gap of a given policy is one of its own value, and says nothing about better ones
-        regret = proved_regret(found, uncertainty.region, policy, math.inf if is_given else gap, REGRET_PIECES)
-    if not is_given:
-        return regret.at_most(gap)
-    if config.relaxation != "coupled" or regret.most <= gap:  # far below the next one
+        regret = proved_regret(found, uncertainty.region, policy, math.inf if is_given else gap, config.pieces)
+    if not is_given or config.relaxation != "coupled" or regret.most <= gap:  # far below the next one
         return regret
     asked = (uncertainty.relaxation, objective, None, config.precision, Solutions())
     best = checked_solutions(*asked, {}, reward_error)[1]
