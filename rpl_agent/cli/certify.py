@@ -278,9 +278,9 @@ def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     else:
         source = named_source(str(path), stored or {}, arguments.env)
     if arguments.data is not None:
-        counts, _ = read_data(arguments, source)
-        problems = [] if data is None else different_data(data, data_to_json(counts), arguments.data)
-        return verdict(certificate, source.pmdp, counts, path, None, problems, f"your {arguments.data}")
+        (counts, _), log = read_data(arguments, source), ", ".join(arguments.data)
+        problems = [] if data is None else different_data(data, data_to_json(counts), log)
+        return verdict(certificate, source.pmdp, counts, path, None, problems, f"your {log}")
     assert data is not None
     return verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)
 

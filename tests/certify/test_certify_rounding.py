@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from rpl_agent import Objective, build
-from rpl_agent.core.coupled.bounds import CoupledBounds
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Nature, Sense, range_on_box
 from rpl_agent.core.relaxations.interval import Intervals
@@ -30,10 +29,12 @@ def test_coupled_bounds_pay_for_the_rounding_of_rewards(monkeypatch, sense):
     counts = Counts(pmdp)
     proposed = {}
 
+    real = pipeline.coupled_bounds
+
     def tight(relaxation, region, objective, policy, chosen, known, pieces):
         middle = (known[0] + known[1]) / 2
         proposed.update(lower=middle - 0.1, upper=middle + 0.1)
-        return CoupledBounds(**proposed, policy=chosen, gradient=np.zeros(1))
+        return dataclasses.replace(real(relaxation, region, objective, policy, chosen), **proposed)
 
     monkeypatch.setattr(pipeline, "coupled_bounds", tight)
     found = pipeline.certify(pmdp, counts, objective)

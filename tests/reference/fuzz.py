@@ -20,7 +20,8 @@ import numpy as np
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Kind, Nature, Objective, Policy, Sense
 from rpl_agent.core.model.objective import Unreached
-from rpl_agent.core.solver import Solution, component, solve, sweeping
+from rpl_agent.core.solver import Solution, solve
+from rpl_agent.core.solver.cyclic import component, sweeping
 from tests.reference.oracle import Number, Question, Undefined, best_values, policy_values, rule_values
 from tests.reference.random_models import Sample, interval_sample, region_sample
 from tests.reference.random_regions import mixture_sample, space_sample
