@@ -9,7 +9,8 @@ import pytest
 
 from rpl_agent.core.model import Nature, Objective, Sense
 from rpl_agent.core.relaxations import Intervals
-from rpl_agent.core.solver.cyclic import component, solve
+from rpl_agent.core.solver import solve
+from rpl_agent.core.solver.cyclic import component
 from tests.reference.fuzz import by_sweeps
 from tests.reference.solver import interval_model
 
