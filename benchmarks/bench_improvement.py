@@ -30,7 +30,7 @@ from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import ParametricMDP
 from rpl_agent.core.model.building.unknown import hide_parameters
 from rpl_agent.core.solver import solve_at
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 
 DELTA = 0.1
 #: trajectories at which an improvement is looked for

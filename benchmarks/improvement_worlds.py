@@ -12,7 +12,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Domain, Objective, ParametricMDP, Policy, Simulator, build
 from rpl_agent.core.model.building.unknown import hide_parameters
 from rpl_agent.core.solver import solve_at
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 
 #: the cliff grid: columns, rows, and the true parameters
 WIDTH, HEIGHT = 9, 5

@@ -28,7 +28,8 @@ from rpl_agent.core.regions.lifting import build_region
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver import solve, solve_both
-from rpl_agent.guarantee.pipeline import Config, certify, true_value
+from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.shown import true_value
 from rpl_agent.studies.experiments.report.charts import compare_chart, draw
 from rpl_agent.studies.experiments.runner import require_rows
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from rpl_agent import Nature, RPLAgent, solve
 from rpl_agent.core.relaxations.interval import Point
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 from rpl_envs.toy_text import BoundEnv, frozen_lake, taxi
 
 

@@ -28,7 +28,7 @@ from rpl_agent.agent.storage.pace import Pace
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 
 if TYPE_CHECKING:
     from stable_baselines3.common import callbacks as sb3

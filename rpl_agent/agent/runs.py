@@ -33,8 +33,9 @@ from rpl_agent.core.model import ParametricMDP
 from rpl_agent.core.schema import jsonable, read_json
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.open_world.certificate import FORMAT, OpenCertificate
-from rpl_agent.guarantee.pipeline import Config, true_value
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import proof_path
+from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import read_with_data, verify, with_proof
 
 #: Fields of the certificate in the result of a run.

@@ -179,7 +179,7 @@ def simulate_counts(source: ModelSource, episodes: int, seed: int) -> Counts:
 def run_certify(arguments: argparse.Namespace) -> int:
     from rpl_agent.core.solver import solve_at
     from rpl_agent.guarantee.claims.limits import certify
-    from rpl_agent.guarantee.pipeline import true_value
+    from rpl_agent.guarantee.shown import true_value
 
     if arguments.verify:
         return run_verify(arguments)

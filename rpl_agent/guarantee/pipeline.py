@@ -36,8 +36,6 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.coupled import CoupledBounds, coupled_bounds
-from rpl_agent.core.coupled.attribution import attribution, episodes_seen, own_gradient
-from rpl_agent.core.coupled.expansion import value_at
 from rpl_agent.core.coupled.regret import NOT_FOUND, Regret, difference_above, proved_regret, regret_with_error
 from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
@@ -52,7 +50,6 @@ from rpl_agent.core.relaxations.base import Relaxation, row_sums
 from rpl_agent.core.relaxations.interval import Intervals, expression_wise, parameter_wise, tied, untied
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.relaxations.umdp import UncertainMDP
-from rpl_agent.core.solver import Solution, solve_at
 from rpl_agent.core.solver.graph import model_graph
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.core.solver.proved import Solutions as Solutions
@@ -64,6 +61,7 @@ from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
 from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge, point_estimate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
+from rpl_agent.guarantee.shown import explained, is_known, value_at_estimate
 
 PREFERENCES = ("guarantee", "regret")
 #: Most rows of three or more successors to bound by one support query each, at about a millisecond.
@@ -341,7 +339,7 @@ def certify_uncertainty(
     if at_edge is not None and at_edge.gain >= TELLING_GAIN:
         warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
     with timed(timings, "solve"):
-        estimate = _value_at_estimate(pmdp, robust, chosen, uncertainty.estimate, config.precision, share)
+        estimate = value_at_estimate(pmdp, robust, chosen, uncertainty.estimate, config.precision, share)
         estimate = between_bounds(estimate, lower, upper, config.precision)
     return Certificate(
         lower=lower,
@@ -374,19 +372,14 @@ def certify_uncertainty(
         iterations=robust.iterations + optimistic.iterations,
         versions=versions(),
         checked=True,
-        **_explained(pmdp, counts, uncertainty, found),
+        **explained(pmdp, counts, uncertainty.region, uncertainty.estimate, found),
     )
-
-
-def _is_known(pmdp: ParametricMDP, objective: Objective) -> bool:
-    """Whether rewards are numbers: those that depend on the parameters have two ends, one for each side."""
-    return objective.reward_name is None or pmdp.rewards[objective.reward_name].is_known
 
 
 def _is_coupled(uncertainty: Uncertainty, objective: Objective, config: Config) -> bool:
     """Whether bounds for one common parameter apply."""
     one_region = config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None
-    return one_region and _is_known(uncertainty.relaxation.pmdp, objective)
+    return one_region and is_known(uncertainty.relaxation.pmdp, objective)
 
 
 @one_blas_thread
@@ -408,33 +401,6 @@ def regret_of(
     found = coupled_bounds(relaxation, region, objective, None, policy)
     regret = NOT_FOUND if found is None else proved_regret(found, region, policy, math.inf)
     return regret_with_error(objective, regret, (lower, upper), reward_error)
-
-
-def _value_at_estimate(
-    pmdp: ParametricMDP, solved: Solution, policy: Policy, estimate: np.ndarray | None, precision: float, share: float
-) -> float:
-    """The policy's value at the point estimate, nan if there is none: shown, no bound."""
-    if estimate is None:
-        return math.nan
-    problem, value = solved.problem, None
-    if problem.pmdp is pmdp and _is_known(pmdp, problem.objective) and not share:
-        value = value_at(problem, policy, np.clip(pmdp.table.accurate(estimate), 0.0, 1.0))
-    return true_value(pmdp, solved.objective, policy, estimate, precision) if value is None else value
-
-
-def _explained(
-    pmdp: ParametricMDP, counts: Counts, uncertainty: Uncertainty, found: CoupledBounds | None
-) -> dict[str, Any]:
-    """The fields of a certificate that explain its gap, by the local Gaussian model."""
-    estimate, region = uncertainty.estimate, uncertainty.region
-    if estimate is None or found is None or region is None or counts.total == 0:
-        return {}
-    gradient = own_gradient(pmdp, region, estimate, found.gradient)
-    if gradient is None:
-        return {}
-    episodes = episodes_seen(pmdp, counts)
-    further = {"half the gap": 3 * episodes} if episodes else {}
-    return {"attribution": attribution(pmdp, counts, estimate, gradient), "episodes_for": further}
 
 
 def _regret(
@@ -497,10 +463,3 @@ def _has_less_regret(found: CoupledBounds, region: Region, chosen: Policy) -> bo
     """Whether the best policy at the centre of a region has less regret than another one."""
     one, other = (proved_regret(found, region, policy, math.inf).most for policy in (found.policy, chosen))
     return one < other
-
-
-def true_value(
-    pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray, precision: float = 1e-6
-) -> float:
-    """The value of a policy at one θ (the middle of a certified bracket)."""
-    return solve_at(pmdp, theta, objective, policy=policy, precision=precision).middle

@@ -10,7 +10,7 @@ from rpl_agent.agent.runs import evaluate, train
 from rpl_agent.agent.world.plays import value_range
 from rpl_agent.core.model import Policy, build
 from rpl_agent.formats import prism
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 from tests.attach_worlds import Machine, machine_model
 

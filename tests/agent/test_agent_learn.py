@@ -29,7 +29,7 @@ from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from rpl_agent.core.model import Objective, StateIndex
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 from tests.agent.test_agent_sampling import PATHS, Teleport
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor, corridor_law
 

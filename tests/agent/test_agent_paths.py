@@ -12,7 +12,8 @@ from rpl_agent.core.evidence.ledger import split_paths
 from rpl_agent.core.model.objective import Objective
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
-from rpl_agent.guarantee.pipeline import Config, true_value
+from rpl_agent.guarantee.pipeline import Config
+from rpl_agent.guarantee.shown import true_value
 
 pytestmark = pytest.mark.short_runs
 

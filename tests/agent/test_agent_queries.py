@@ -17,7 +17,7 @@ from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Nature, Policy
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 
 pytestmark = pytest.mark.short_runs

@@ -17,7 +17,7 @@ from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.world.plays import model_rewards
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.model import Objective, Sense
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 from rpl_envs.toy import bind
 from rpl_envs.toy.table import bind_table
 from tests.agent_worlds import CorridorEnv

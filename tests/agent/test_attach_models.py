@@ -10,7 +10,7 @@ import rpl_envs
 from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
 from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.core.model import Policy, StateIndex, paying
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 
 pytestmark = pytest.mark.short_runs
 

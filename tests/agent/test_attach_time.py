@@ -15,7 +15,7 @@ from rpl_agent import ModelError, Objective, RPLAgent, RPLWarning
 from rpl_agent.agent.evaluation import monte_carlo
 from rpl_agent.agent.runs import evaluate, train
 from rpl_agent.agent.world.plays import longest_play
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 from tests.attach_worlds import Machine, machine_model
 
 

@@ -19,7 +19,7 @@ from rpl_agent import Objective, RPLAgent, build
 from rpl_agent.agent import EveryN
 from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.core.model import Domain, Polynomial, paying
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 
 pytestmark = pytest.mark.short_runs
 

@@ -11,7 +11,7 @@ from rpl_agent.agent import EveryN, Never
 from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.agent.schedule import Target
 from rpl_agent.core.model import paying
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 from tests.agent.test_attach_battery import within
 from tests.attach_worlds import Machine, machine_model
 

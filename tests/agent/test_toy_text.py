@@ -17,7 +17,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Nature
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 from rpl_envs.toy_text import frozen_lake, frozen_lake_model, taxi, taxi_model
 
 pytestmark = pytest.mark.short_runs

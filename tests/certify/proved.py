@@ -11,8 +11,9 @@ from rpl_agent.core.model import Objective, Sense, build
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve, solve_at
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.pipeline import Config, certify, true_value
+from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.proof import prove
+from rpl_agent.guarantee.shown import true_value
 from tests.small_worlds import SIZES
 
 #: By day all of them at their small sizes.

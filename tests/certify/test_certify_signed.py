@@ -15,8 +15,9 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Policy, Sense, Unreached
 from rpl_agent.guarantee import checker
-from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, true_value, uncertainty_from
+from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
 from rpl_agent.guarantee.proof import prove
+from rpl_agent.guarantee.shown import true_value
 from tests.solver.test_solver_signed import random_model
 
 THETA = np.array([0.4, 0.6])

@@ -19,9 +19,10 @@ from rpl_agent.core.errors import RefutedWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.guarantee import checker
-from rpl_agent.guarantee.pipeline import Config, certify, true_value
+from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.proof import belongs, prove, stated, write_proof
 from rpl_agent.guarantee.proof.content import data_content
+from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify, with_proof
 from tests.certify.mutations import judged, sharpest
 from tests.certify.proved import OBJECTIVES, SMALL, known, model, of_world, optimum, sampled

@@ -16,7 +16,8 @@ from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.pipeline import Config, certify, certify_uncertainty, true_value, uncertainty_from
+from rpl_agent.guarantee.pipeline import Config, certify, certify_uncertainty, uncertainty_from
+from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify
 from rpl_envs.benchmark import benchmark
 from tests.reference.coupled import exact_value, objectives, random_model

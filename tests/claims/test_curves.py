@@ -15,7 +15,7 @@ from rpl_agent.cli import main
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Objective, Policy
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 from tests.claims.test_limits import corridor
 
 PAIRS = [

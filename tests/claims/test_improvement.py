@@ -17,7 +17,7 @@ from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats.logs import read_log, simulate_log
 from rpl_agent.guarantee.claims.improvement import COMMON, RETURNS, more_episodes
-from rpl_agent.guarantee.pipeline import true_value
+from rpl_agent.guarantee.shown import true_value
 from tests.coupled.test_coupled import CENTER, cases, prepared
 from tests.reference.coupled import box_points, exact_value, objectives
 

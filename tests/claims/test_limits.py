@@ -18,8 +18,8 @@ from rpl_agent.core.model import Limit, Objective, Policy, Sense, build
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.claims.combined import CombinedModel
 from rpl_agent.guarantee.claims.occupancy import OccupancyProgram
-from rpl_agent.guarantee.pipeline import true_value
 from rpl_agent.guarantee.proof import prove
+from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify
 
 STEPS = "minimise steps until done"

@@ -1,0 +1,54 @@
+"""What a certificate shows beside its bounds: values at the point estimate, and where the gap comes from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.core.coupled import CoupledBounds
+from rpl_agent.core.coupled.attribution import attribution, episodes_seen, own_gradient
+from rpl_agent.core.coupled.expansion import value_at
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.model import Objective, ParametricMDP, Policy
+from rpl_agent.core.regions.base import Region
+from rpl_agent.core.solver import Solution, solve_at
+
+
+def is_known(pmdp: ParametricMDP, objective: Objective) -> bool:
+    """Whether rewards are numbers: those that depend on the parameters have two ends, one for each side."""
+    return objective.reward_name is None or pmdp.rewards[objective.reward_name].is_known
+
+
+def value_at_estimate(
+    pmdp: ParametricMDP, solved: Solution, policy: Policy, estimate: np.ndarray | None, precision: float, share: float
+) -> float:
+    """The policy's value at the point estimate, nan if there is none: shown, no bound."""
+    if estimate is None:
+        return math.nan
+    problem, value = solved.problem, None
+    if problem.pmdp is pmdp and is_known(pmdp, problem.objective) and not share:
+        value = value_at(problem, policy, np.clip(pmdp.table.accurate(estimate), 0.0, 1.0))
+    return true_value(pmdp, solved.objective, policy, estimate, precision) if value is None else value
+
+
+def explained(
+    pmdp: ParametricMDP, counts: Counts, region: Region | None, estimate: np.ndarray | None, found: CoupledBounds | None
+) -> dict[str, Any]:
+    """The fields of a certificate that explain its gap, by the local Gaussian model."""
+    if estimate is None or found is None or region is None or counts.total == 0:
+        return {}
+    gradient = own_gradient(pmdp, region, estimate, found.gradient)
+    if gradient is None:
+        return {}
+    episodes = episodes_seen(pmdp, counts)
+    further = {"half the gap": 3 * episodes} if episodes else {}
+    return {"attribution": attribution(pmdp, counts, estimate, gradient), "episodes_for": further}
+
+
+def true_value(
+    pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray, precision: float = 1e-6
+) -> float:
+    """The value of a policy at one θ (the middle of a certified bracket)."""
+    return solve_at(pmdp, theta, objective, policy=policy, precision=precision).middle
