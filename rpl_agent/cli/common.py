@@ -212,13 +212,13 @@ def file_as_model(arguments: argparse.Namespace) -> None:
 
 
 def load_source(arguments: argparse.Namespace) -> ModelSource:
-    from rpl_agent.formats.multi import is_multi, multi_objective
-
     file_as_model(arguments)
     theta_given = pairs(arguments.theta, "--theta", float)
     if (arguments.id is None) == (arguments.model is None):
         raise ModelError("give either a registered ID or --model FILE")
     if arguments.model is not None:
+        from rpl_agent.formats.multi import is_multi, multi_objective
+
         _require_property(arguments)
         model = load_model(arguments)
         is_limited = is_multi(arguments.property)
