@@ -78,6 +78,8 @@ def read_log(
     >>> read_log(coin, path).counts.total
     2
     """
+    if not isinstance(pmdp, ParametricMDP):
+        raise DataError(f"counts need a model first: read_log(pmdp, path), not {type(pmdp).__name__}")
     pieces = [source] if isinstance(source, (str, Path)) else list(source)
     if not pieces:
         raise DataError("a log has at least one file")
@@ -117,11 +119,12 @@ def read_log(
     return Log(counts, rows, forbidden.count)
 
 
-def log_steps(pmdp: ParametricMDP, source: str | Path) -> tuple[np.ndarray, np.ndarray]:
+def log_steps(pmdp: ParametricMDP, source: str | Path | Sequence[str | Path]) -> tuple[np.ndarray, np.ndarray]:
     """The transitions (n,) of a log in their order, and (n,) bool where an episode begins; no row may be forbidden."""
     decoder, chain = _Decoder(pmdp), _Chain(pmdp)
     steps, begins = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=bool)]
-    for block in open_log(source):
+    pieces = [source] if isinstance(source, (str, Path)) else list(source)
+    for block in _blocks(pieces, chain):
         states, found, reasons = decoder.decode(block)
         starts = chain.follow(block, states, found, reasons)
         if reasons:

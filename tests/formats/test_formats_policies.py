@@ -155,7 +155,7 @@ def test_networks_become_tables(tmp_path):
     drawn = from_sb3(model, env, deterministic=False)
     assert (np.add.reduceat(drawn.weights, pmdp.state_ptr[:-1]) == pytest.approx(1.0)) and not drawn.is_deterministic
     (tmp_path / "other.zip").write_text("nothing")
-    with pytest.raises(DataError, match="not a file of Stable-Baselines3"):
+    with pytest.raises(DataError, match="not a model saved by Stable-Baselines3"):
         from_sb3(tmp_path / "other.zip", env)
 
 

@@ -7,6 +7,7 @@ is the model's, for the transition that was logged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from rpl_agent.guarantee.claims.improvement import LogReturns
 
 def log_returns(
     pmdp: ParametricMDP,
-    source: str | Path,
+    source: str | Path | Sequence[str | Path],
     objective: Objective | str,
     *,
     bounds: tuple[float, float] | None = None,

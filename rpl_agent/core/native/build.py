@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -100,6 +99,8 @@ def _object(source: Path, command: list[str]) -> Path:
 def _objects(command: list[str], folder: str) -> list[Path]:
     """The objects of all C files; only those of changed files are compiled, on all processors."""
     files = {_object(path, command): path for path in sources() if path.suffix == ".c"}
+    from concurrent.futures import ThreadPoolExecutor  # most processes compile nothing
+
     OBJECTS.mkdir(exist_ok=True)
 
     def make(target: Path) -> None:

@@ -40,6 +40,8 @@ FORMAT = "rpl-improvement/1"
 #: Widths, as shares of the range of returns, that the bounds on a log's mean are planned for: the number of episodes
 #: may have been decided by the data, so it must not be planned with.
 WIDTHS = (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10)
+#: Pieces of the region to try where the whole falls short.
+PIECES = 8
 #: If less than this share of the estimate is certified, so many times the pieces of the region are tried.
 ENOUGH, MORE_PIECES = 0.5, 4
 #: How the improvement was bounded.
@@ -189,6 +191,7 @@ def improve(
     (True, True)
     """
     config = replace(config or Config(), **{**settings, "bets": False})
+    config = replace(config, pieces=max(config.pieces, PIECES))  # no proof file limits an improvement to one
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     require_end(pmdp, objective.resolve(pmdp))
     given, model_delta, log_delta = _baseline(pmdp, baseline, returns, config.delta)

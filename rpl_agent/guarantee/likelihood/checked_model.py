@@ -13,6 +13,7 @@ import scipy
 from rpl_agent.core.model import Objective, ParametricMDP, cached_fact, cached_on
 from rpl_agent.core.regions.blocks import is_blockwise
 from rpl_agent.core.regions.lp import LinearProgram
+from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee import checker
 
@@ -95,9 +96,11 @@ def _free_rows(pmdp: ParametricMDP) -> dict[str, Any]:
 def _coordinates(pmdp: ParametricMDP) -> dict[str, Any] | None:
     """Coordinates x in which all expressions are affine, and a point where all are positive.
 
-    Models of independent blocks have none: intervals of their parameters are as good.
+    Models of independent blocks have none: intervals of their parameters are as good. Nor have polynomials of many
+    coordinates: sets of their parameters are tighter, though not proved, and need no linear programs.
     """
-    if not 0 < pmdp.table.reduction.rank <= checker.MOST_COORDINATES or is_blockwise(pmdp):
+    most = checker.MOST_COORDINATES if pmdp.table.is_affine else GRAPH_DIMENSION
+    if not 0 < pmdp.table.reduction.rank <= most or is_blockwise(pmdp):
         return None
     table = [checker.polynomial(terms, pmdp.num_parameters) for terms in _expressions(pmdp)]
     powers = np.asarray(pmdp.table.monomials)[1:]

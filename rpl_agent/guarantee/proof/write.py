@@ -26,6 +26,7 @@ from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.interval import Intervals, untied_model
 from rpl_agent.core.schema import jsonable
@@ -164,7 +165,7 @@ class _Proof:
         covered = kind in COVERED or not pmdp.num_parameters
         checker.need(covered, f"confidence {kind!r} is not covered, only {', '.join(COVERED)}")
         joint = pmdp.table.is_affine or joint_coordinates(pmdp) is not None or certificate.fallback is not None
-        most = f"polynomials in more than {checker.MOST_COORDINATES} coordinates are not covered"
+        most = f"polynomials in more than {GRAPH_DIMENSION} coordinates are not covered"
         checker.need(joint or kind != "likelihood", most)
         checker.need(NO_DATA not in (certificate.fallback or ""), f"the data are not trusted: {certificate.fallback}")
         self.is_graph = certificate.fallback is not None

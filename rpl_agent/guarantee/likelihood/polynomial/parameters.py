@@ -23,7 +23,7 @@ from rpl_agent.core.model.algebra.ranges import enclosure
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.blocks import domain_of_block, parameters_of_expressions
 from rpl_agent.core.regions.intersection import Intersection
-from rpl_agent.core.regions.parameter_region import ParameterRegion, ParameterRows, affine_rows
+from rpl_agent.core.regions.parameter_region import ParameterRegion, ParameterRows, affine_rows, interval_parameters
 from rpl_agent.core.regions.product import Product
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.likelihood.chart import JOINT_DIMENSION, ParameterChart, forms_chart
@@ -45,9 +45,11 @@ class ParameterBlock:
 def curved_region(pmdp: ParametricMDP, counts: Counts, delta: float) -> ParameterRegion:
     """The region of the used parameters that contains the truth at all times with probability ≥ 1 − delta."""
     core = without_unused(pmdp)
+    blocks = parameter_blocks(core)
+    if all(block.coin is None and _forms_line(block) is None for block in blocks):  # a fact of the model: no joint set
+        return interval_parameters(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
     amounts = split_main(delta, OF_A_TABLE if counts.schedule == "table" else WITHOUT_BETS)
     rows = affine_rows(core, *confidence_intervals(pmdp, counts, "anytime", amounts.intervals))
-    blocks = parameter_blocks(core)
     share = per_event(amounts.level_set, len(blocks))
     if len(blocks) == 1:
         return ParameterRegion(_block_region(blocks[0], rows, counts, share), core.table)
