@@ -499,7 +499,7 @@ def test_curved_probabilities_with_a_horizon_are_coupled():
     objective, theta = Objective.reward("return", target=None, horizon=20), np.array([4 / 13])
     counts = uniform_counts(pmdp, objective, theta, 2000, 50, 1)
     wide, tight = (certify(pmdp, counts, objective, Config("likelihood", r)) for r in ("rectangular", "coupled"))
-    assert tight.gap < 0.3 * wide.gap
+    assert tight.gap < 0.35 * wide.gap  # both from intervals: bets are for polynomials of few coordinates
     assert tight.lower <= solve_at(pmdp, theta, objective, precision=1e-9).middle <= tight.upper
 
 
