@@ -172,8 +172,12 @@ def test_observations_that_are_no_states_are_errors():
 # ---------------------------------------------------------------------- facts
 def test_a_reward_outside_its_range_refutes_it_and_no_certificate_is_left():
     agent = agent_of(corridor(pay=3.0), returns=None, rewards=(0, 1))
+    agent.session.certificate = (
+        agent_of(corridor(), returns=None, rewards=(0, 1)).learn(3).certificate
+    )  # an earlier one
     with pytest.raises(DataError, match=r"reward 3 refutes rewards=\(0, 1\)"):
         agent.learn(50)
+    assert agent.certificate is None
     with pytest.raises(DataError, match="no certificate"):
         agent.certify()
 

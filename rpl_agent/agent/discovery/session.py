@@ -16,6 +16,7 @@ import numpy as np
 
 from rpl_agent.agent.discovery.source import OpenExperience, OpenSource
 from rpl_agent.agent.discovery.world import OpenWorld, same_world
+from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.session import RunRecord, RunSession, require
@@ -201,6 +202,11 @@ class OpenSession(OpenRecord, RunSession):
             kept = max(lower, self.best.lower) if same and self.best is not None else lower  # once true, always true
             self.best = BestPolicy(played.policy, played.number, kept, len(played.complete()), played.mean)
         return lower
+
+    def add(self, done: SampledBatch) -> None:
+        super().add(done)
+        if self.experience.refuted is not None:  # what earlier certificates assumed is false
+            self.certificate = None
 
     # ------------------------------------------------------------------ certificates
     def certify(self) -> OpenCertificate:
