@@ -90,9 +90,8 @@ DEFAULT_PRECISION = 1e-6
 DEFAULT_ITERATIONS = 100_000
 #: share of the precision for the cyclic parts together; the rest is for rounding
 WIDTH = 0.9
-#: number of transitions from which two solves are worth two threads: `python -m benchmarks solver` found them to take
-#: three times as long side by side with 5.5e5 transitions, because threads wait 5 ms for each other's Python, and half
-#: as long with 3e6
+#: number of transitions from which two solves are worth two threads: side by side they took three times as long with
+#: 5.5e5 transitions, because threads wait 5 ms for each other's Python, and half as long with 3e6
 TWO_CORES = 2_000_000
 
 
