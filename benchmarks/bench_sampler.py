@@ -19,7 +19,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-import rpl_agent.agent.planner as planner
+import rpl_agent.agent.exploration as exploration
 from rpl_agent.agent.exploration.design import Plays, RowInformation
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.core.coupled.attribution import coordinate_jacobian, point_frame, slopes
@@ -101,7 +101,7 @@ class Truth:
 def row(name: str, episodes: int, seeds: tuple[int, ...]) -> Row:
     """One world."""
     ratios, spent, total, plans = [], 0.0, 0.0, 0
-    original, truth = planner.informative_policy, None
+    original, truth = exploration.informative_policy, None
 
     def timed(*arguments: Any) -> Any:
         nonlocal spent, plans
@@ -113,11 +113,11 @@ def row(name: str, episodes: int, seeds: tuple[int, ...]) -> Row:
     for seed in seeds:
         env = gym.make(name, **LIMITED[name][0]) if name in LIMITED else gym.make(f"rpl/{name}-v0")
         agent = RPLAgent(seed=seed, delta=1e-3)
-        planner.informative_policy = timed
+        exploration.informative_policy = timed
         start = time.process_time()
         agent.learn(env, episodes)
         total += time.process_time() - start
-        planner.informative_policy = original
+        exploration.informative_policy = original
         if truth is None:
             theta = np.array(LIMITED[name][1] if name in LIMITED else benchmark(name).theta)
             limit = agent.session.time_limit
