@@ -16,13 +16,8 @@ from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve, solve_at
 from rpl_agent.guarantee.confidence import confidence_names
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
-from rpl_agent.guarantee.pipeline import (
-    RELAXATIONS,
-    Solutions,
-    certify_uncertainty,
-    true_value,
-    uncertainty_from,
-)
+from rpl_agent.guarantee.pipeline import RELAXATIONS, Solutions, certify_uncertainty, uncertainty_from
+from rpl_agent.guarantee.shown import true_value
 from tests.reference.domains import points_of
 from tests.reference.regions import coordinates_in
 
