@@ -77,7 +77,7 @@ def solves(name: str) -> Iterator[tuple[str, float]]:
     from rpl_agent.core.solver.problem import structures
 
     try:
-        from rpl_agent.core.model.objective import tasks
+        from rpl_agent.core.model.objectives.objective import tasks
     except ImportError:  # 0.2.0 keeps none
         tasks = structures
     world = benchmark(name)

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.cyclic_models import LARGE, PUBLIC, SMOKE, USUAL, Case
 from rpl_agent.core.model import Nature
-from rpl_agent.core.model.objective import tasks
+from rpl_agent.core.model.objectives.objective import tasks
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve
 from rpl_agent.core.solver.problem import structures

@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 import rpl_envs  # noqa: F401
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Kind, Nature, Objective, Sense
-from rpl_agent.core.model.objective import tasks
+from rpl_agent.core.model.objectives.objective import tasks
 from rpl_agent.core.native import core, threads
 from rpl_agent.core.relaxations import Intervals
 from rpl_agent.core.relaxations.base import longest_row, model_rows, workspace

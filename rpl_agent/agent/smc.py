@@ -130,7 +130,7 @@ class PathWorth:
     def bounds(self, paths: SampledBatch, delta: float, reward_error: float, width: float | None = None) -> Bounds:
         """Of the mean; ``width`` as of `mean_interval`."""
         least, most = self.between(paths)
-        if reward_error > 0.0 and self._objective.is_open_ended and not self._grows:
+        if reward_error > 0.0 and self._objective.criterion.is_open_ended and not self._grows:
             return -math.inf, math.inf  # a share of gains and costs may be any share of their sum
         low = mean_interval(least, self.low, self.high, delta, width)[0]
         high = mean_interval(most, self.low, self.high, delta, width)[1]

@@ -172,7 +172,7 @@ class Certificate:
     def notes(self) -> list[str]:
         """What a reader has to know besides the numbers."""
         unchecked = None if self.checked else "these bounds have not passed the solver's independent check"
-        per = "of each" if self.objective.is_open_ended else "per step"
+        per = "of each" if self.objective.criterion.is_open_ended else "per step"
         rewards = f"rewards are not exactly the model's: bounds allow for {self.reward_error:.3g} {per}"
         rewards = rewards if self.reward_error > ROUNDING else ""
         table = "the counts have no order; steps in order (Counts.add_many) give tighter bounds"

@@ -9,7 +9,7 @@ import rpl_envs
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.smc import PathWorth, SampledAnswer, check, together
 from rpl_agent.core.evidence.ledger import split_paths
-from rpl_agent.core.model.objective import Objective
+from rpl_agent.core.model.objectives.objective import Objective
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
 from rpl_agent.guarantee.pipeline import Config

@@ -101,7 +101,7 @@ def test_errors_of_rewards_are_part_of_it(objective):
     exact = certify_uncertainty(pmdp, counts, uncertainty, objective, config)
     off = certify_uncertainty(pmdp, counts, uncertainty, objective, config, reward_error=error)
     own, best = (exact_value(pmdp, objective, TRUTH, p) for p in (exact.policy, None))
-    each = [error * float(own), error * float(best)] if objective.is_open_ended else [error / (1 - 0.9)] * 2
+    each = [error * float(own), error * float(best)] if objective.criterion.is_open_ended else [error / (1 - 0.9)] * 2
     assert off.regret >= exact.regret + sum(each)
     assert off.regret <= math.nextafter(off.gap, math.inf)
 

@@ -18,7 +18,7 @@ from rpl_agent.core.errors import DataError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Nature, Objective, build
-from rpl_agent.core.model.objective import Kind
+from rpl_agent.core.model.objectives.objective import Kind
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve
 from rpl_agent.core.solver.solution import Solution

@@ -14,7 +14,7 @@ import pytest
 from rpl_agent.cli import main
 from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.model import Kind, Nature, Objective, Sense
-from rpl_agent.core.model.objective import Unreached
+from rpl_agent.core.model.objectives.objective import Unreached
 from rpl_agent.core.schema import jsonable, read
 from rpl_agent.core.solver import solve
 from rpl_agent.formats import prism

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import product
 
@@ -10,7 +11,24 @@ import pytest
 
 from rpl_agent import Counts, certify
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Domain, Kind, Nature, Objective, Policy, Reward, Sense, Unreached, build, simplex
+from rpl_agent.core.model import (
+    Criterion,
+    Discounted,
+    Domain,
+    Horizon,
+    Instant,
+    Kind,
+    Nature,
+    Objective,
+    Policy,
+    Reach,
+    Reward,
+    Sense,
+    Total,
+    Unreached,
+    build,
+    simplex,
+)
 from rpl_agent.core.schema import jsonable, read
 from rpl_agent.core.solver import solve_at
 from tests.reference.domains import points_of
@@ -185,19 +203,57 @@ def _meaning(objective: Objective) -> Objective:
     """The same with the value of plays that miss the target spelt out, where it matters."""
     if objective.kind is Kind.REACH:
         return replace(objective, reward_name=None)
-    if not objective.is_open_ended or objective.target is None:
-        free = objective.target is None and objective.is_open_ended
+    if not objective.criterion.is_open_ended or objective.target is None:
+        free = objective.target is None and objective.criterion.is_open_ended
         return replace(objective, unreached=Unreached.ACCUMULATE if free else None)
     return replace(objective, unreached=Unreached.INFINITE if objective.must_reach else Unreached.ACCUMULATE)
 
 
-def test_two_objectives_with_one_text_mean_the_same():
+_NAME = r'"((?:[^"\\]|\\.)*)"'
+_REACH_TEXT = re.compile(rf"P(max|min)=\? \[ (?:!{_NAME} U|F)(?:<=(\d+))? {_NAME} \]")
+_REWARD_TEXT = re.compile(
+    rf"R\{{{_NAME}\}}(max|min)=\? \[ (?:I=(\d+)|(C|Fc|F)(?:<=(\d+))?(?: {_NAME})?) \](?: discount (\S+))?"
+)
+
+
+def _criterion_of(text: str) -> tuple[Sense, Criterion]:
+    """The criterion that a text describes, read by other means than those that wrote it."""
+
+    def name(quoted: str | None) -> str | None:
+        return None if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+
+    found: Criterion
+    if match := _REACH_TEXT.fullmatch(text):
+        sense, avoid, bound, target = match.groups()
+        found = Reach(name(target) or "", name(avoid))
+    else:
+        match = _REWARD_TEXT.fullmatch(text)
+        assert match is not None, text
+        reward, sense, at, operator, bound, target, discount = match.groups()
+        if at is not None:
+            return Sense(sense), Instant(name(reward) or "", int(at))
+        if discount is not None:
+            found = Discounted(name(reward) or "", name(target), float(discount))
+        else:
+            found = Total(name(reward) or "", name(target), operator == "F" and bound is None)
+    return Sense(sense), found if bound is None else Horizon(found, int(bound))
+
+
+def test_the_text_of_an_objective_can_be_read_back():
     """Kind, direction, labels, reward, discount, horizon, and what a missed target is worth: all of them are in it."""
-    texts: dict[str, set[Objective]] = {}
+    texts = set()
     for objective in _every_objective():
-        texts.setdefault(objective.describe(), set()).add(_meaning(objective))
+        assert _criterion_of(objective.describe()) == (objective.sense, objective.criterion)
+        texts.add(objective.describe())
     assert len(texts) > 250
-    assert {text: meanings for text, meanings in texts.items() if len(meanings) > 1} == {}
+
+
+def test_criteria_are_told_apart_by_all_that_changes_a_value():
+    """Objectives with equal criteria differ in fields that have no meaning, and in nothing else."""
+    meanings: dict[tuple[Sense, Criterion], set[Objective]] = {}
+    for objective in _every_objective():
+        meanings.setdefault((objective.sense, objective.criterion), set()).add(_meaning(objective))
+    assert {key: found for key, found in meanings.items() if len(found) > 1} == {}
 
 
 def test_the_target_of_a_bounded_reward_is_part_of_its_text_and_its_value():

@@ -19,7 +19,7 @@ import numpy as np
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Kind, Nature, Objective, Policy, Sense
-from rpl_agent.core.model.objective import Unreached
+from rpl_agent.core.model.objectives.objective import Unreached
 from rpl_agent.core.solver import Solution, solve
 from rpl_agent.core.solver.cyclic import component, sweeping
 from tests.reference.oracle import Number, Question, Undefined, best_values, policy_values, rule_values

@@ -9,9 +9,9 @@ from random import Random
 
 import numpy as np
 
+from rpl_agent.core.model import Sense
 from rpl_agent.core.model.domain import Domain
 from rpl_agent.core.model.expressions import ExpressionTable
-from rpl_agent.core.model.objective import Sense
 from rpl_agent.core.model.pmdp import ParametricMDP, Reward
 from rpl_agent.core.model.polynomial import Polynomial
 from rpl_agent.core.regions import Box, Ellipsoid, Intersection, Polytope

@@ -8,9 +8,9 @@ from itertools import permutations, product
 
 import numpy as np
 
+from rpl_agent.core.model import Kind, Nature, Objective, Sense
 from rpl_agent.core.model.domain import Domain
 from rpl_agent.core.model.expressions import ExpressionTable
-from rpl_agent.core.model.objective import Kind, Nature, Objective, Sense
 from rpl_agent.core.model.pmdp import ParametricMDP, Reward
 from rpl_agent.core.model.polynomial import Polynomial
 

@@ -23,7 +23,7 @@ from rpl_agent.agent.session import RunRecord, RunSession, require
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.ledger import OpenLedger
 from rpl_agent.core.model import Objective, Sense
-from rpl_agent.core.model.objective import Kind, Unreached
+from rpl_agent.core.model.objectives.objective import Kind, Unreached
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.open_world.estimate import FrequencyModel

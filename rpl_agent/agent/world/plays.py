@@ -48,7 +48,7 @@ def reward_tolerance(pmdp: ParametricMDP, objective: Objective, paid: np.ndarray
     Covers rounding to single precision; an open-ended objective's zero rewards must be zero.
     """
     size = np.abs(paid)
-    if not objective.is_open_ended:
+    if not objective.criterion.is_open_ended:
         most = REWARD_TOLERANCE * float(size.max(initial=0.0))
         return np.full(paid.shape[1], most), most
     counted = np.abs(model_rewards(pmdp, objective)).min(axis=0)  # what the objective counts, if not what is paid

@@ -96,7 +96,7 @@ def regret_with_error(objective: Objective, found: Regret, bounds: tuple[float, 
         return found
     lower, upper = bounds[0] - regret, bounds[1] + regret
     low, high = objective.with_reward_error(lower, upper, error)
-    moved = 2.0 * max(abs(low), abs(high), abs(lower), abs(upper)) * error if objective.is_open_ended else 0.0
+    moved = 2.0 * max(abs(low), abs(high), abs(lower), abs(upper)) * error if objective.criterion.is_open_ended else 0.0
     moved = max(moved, difference_above(high, upper) + difference_above(lower, low))
     return Regret(float(np.nextafter((regret + moved) * (1.0 + 1e-15), np.inf)), found.undecided)
 

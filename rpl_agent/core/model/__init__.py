@@ -10,7 +10,9 @@ from rpl_agent.core.model.caching import cached_fact, cached_on
 from rpl_agent.core.model.csr import best_rows, gather, in_parts, owners, reached
 from rpl_agent.core.model.domain import Domain, simplex
 from rpl_agent.core.model.expressions import ExpressionTable, Reduction
-from rpl_agent.core.model.objective import Kind, Limit, Nature, Objective, Sense, Task, Unreached
+from rpl_agent.core.model.objectives.criterion import Criterion, Discounted, Horizon, Instant, Reach, Total
+from rpl_agent.core.model.objectives.objective import Kind, Limit, Objective, Task, Unreached
+from rpl_agent.core.model.objectives.sense import Nature, Sense
 from rpl_agent.core.model.pmdp import MDP, ParametricMDP, Reward
 from rpl_agent.core.model.policy import Policy
 from rpl_agent.core.model.polynomial import Polynomial, as_polynomial

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.model.objective import Objective
+from rpl_agent.core.model.objectives.objective import Objective
 from rpl_agent.core.model.pmdp import ParametricMDP
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from rpl_agent.core.evidence.counts import Counts, Mark
 from rpl_agent.core.evidence.ledger import MainShares
-from rpl_agent.core.model.objective import Objective
+from rpl_agent.core.model.objectives.objective import Objective
 from rpl_agent.core.model.pmdp import ParametricMDP
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.guarantee import checker

@@ -20,11 +20,11 @@ INSTANT expected reward of the state after exactly ``horizon`` steps (state rewa
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,40 +32,14 @@ import numpy as np
 from rpl_agent.core.errors import ModelError, RPLWarning, listed
 from rpl_agent.core.model.caching import cached_fact
 from rpl_agent.core.model.csr import reached
-from rpl_agent.core.model.task import RewardError, Task
+from rpl_agent.core.model.objectives.criterion import Criterion, Discounted, Horizon, Instant, Reach, Total
+from rpl_agent.core.model.objectives.reward_error import EXACT, RewardError
+from rpl_agent.core.model.objectives.sense import Sense
+from rpl_agent.core.model.objectives.words import read_goal, read_limit, split_limits
+from rpl_agent.core.native import read_only
 
 if TYPE_CHECKING:
     from rpl_agent.core.model.pmdp import ParametricMDP
-
-
-class Sense(Enum):
-    """The direction in which the agent optimises the value.
-
-    >>> Sense.MAX.opposite
-    <Sense.MIN: 'min'>
-    """
-
-    MAX = "max"
-    MIN = "min"
-
-    @property
-    def opposite(self) -> Sense:
-        return Sense.MIN if self is Sense.MAX else Sense.MAX
-
-
-class Nature(Enum):
-    """Whether nature chooses against the agent or with it.
-
-    >>> Nature.ADVERSARIAL.direction(Sense.MAX)
-    <Sense.MIN: 'min'>
-    """
-
-    ADVERSARIAL = "adversarial"
-    COOPERATIVE = "cooperative"
-
-    def direction(self, sense: Sense) -> Sense:
-        """The direction in which nature moves the value, given the agent's."""
-        return sense if self is Nature.COOPERATIVE else sense.opposite
 
 
 class Kind(Enum):
@@ -132,10 +106,10 @@ class Objective:
         maximise discounted gain until end within 50 steps, gamma 0.9
         minimise steps until done subject to probability of fallen <= 0.05
         """
-        goal, _, limits = _SUBJECT.sub("\0", text, count=1).partition("\0")
-        form, fields = _read_words(goal)
+        goal, limits = split_limits(text)
+        form, fields = read_goal(goal)
         found: Objective = getattr(cls, form)(**fields | {"sense": Sense(fields["sense"])})
-        return found.subject_to(*_AND.split(limits)) if limits.strip() else found
+        return found.subject_to(*limits) if limits else found
 
     def subject_to(self, *limits: Limit | str) -> Objective:
         """The same objective for policies that keep these limits as well."""
@@ -174,9 +148,25 @@ class Objective:
         return cls(Kind.INSTANT, sense, None, reward_name=name, horizon=steps)
 
     @property
-    def is_open_ended(self) -> bool:
-        """Whether rewards are neither discounted nor limited to a number of steps."""
-        return self.kind is Kind.REWARD and self.discount == 1.0 and self.horizon is None
+    def criterion(self) -> Criterion:
+        """What a play is worth, as the class that answers what depends on it."""
+        if self.kind is Kind.INSTANT:
+            return Instant(self.reward_name or "", self.horizon or 0)
+        found: Reach | Total | Discounted
+        if self.kind is Kind.REACH:
+            found = Reach(self.target or "", self.avoid)
+        elif self.discount < 1.0:
+            found = Discounted(self.reward_name or "", self.target, self.discount)
+        else:
+            by_default = self.unreached is None and self.sense is Sense.MIN
+            is_infinite = self.target is not None and (by_default or self.unreached is Unreached.INFINITE)
+            found = Total(self.reward_name or "", self.target, is_infinite and self.horizon is None)
+        return found if self.horizon is None else Horizon(found, self.horizon)
+
+    @property
+    def must_reach(self) -> bool:
+        """Whether a play that never reaches the target has infinite value."""
+        return self.criterion.must_reach
 
     def with_reward_error(self, lower: float, upper: float, error: float) -> tuple[float, float]:
         """Bounds on a value for rewards that differ from the model's.
@@ -185,20 +175,7 @@ class Objective:
         otherwise the solver counts it, see `Problem.of`), and otherwise an amount per step, whose sum is bounded by
         discount or horizon.
         """
-        if error == 0.0 or self.kind is not Kind.REWARD:
-            return lower, upper
-        if self.is_open_ended:
-            return math.nextafter(lower * (1.0 - error), -math.inf), math.nextafter(upper * (1.0 + error), math.inf)
-        steps = math.inf if self.horizon is None else float(self.horizon)
-        total = error * min(steps, math.inf if self.discount == 1.0 else 1.0 / (1.0 - self.discount)) * (1.0 + 1e-12)
-        return math.nextafter(lower - total, -math.inf), math.nextafter(upper + total, math.inf)
-
-    @property
-    def must_reach(self) -> bool:
-        """Whether a play that never reaches the target has infinite value."""
-        if self.kind is not Kind.REWARD or self.discount < 1.0 or self.horizon is not None or self.target is None:
-            return False
-        return self.unreached is Unreached.INFINITE or (self.unreached is None and self.sense is Sense.MIN)
+        return self.criterion.moved(lower, upper, error)
 
     @classmethod
     def cost(cls, name: str, *, target: str | None = None, horizon: int | None = None) -> Objective:
@@ -227,40 +204,14 @@ class Objective:
         """
         if self.limits:
             return f"multi({', '.join([self.free.describe(), *(limit.describe() for limit in self.limits)])})"
-        bound = f"<={self.horizon}" if self.horizon is not None else ""
-        target = None if self.target is None else _quoted(self.target)
-        if self.kind is Kind.REACH:
-            path = f"F{bound} {target}" if self.avoid is None else f"!{_quoted(self.avoid)} U{bound} {target}"
-            return f"P{self.sense.value}=? [ {path} ]"
-        if self.kind is Kind.INSTANT:
-            path = f"I={self.horizon}"
-        elif target is None:
-            path = f"C{bound}"
-        else:
-            path = f"{'Fc' if self.is_open_ended and not self.must_reach else 'F'}{bound} {target}"
-        suffix = f" discount {self.discount!r}" if self.discount < 1 else ""
-        return f"R{{{_quoted(self.reward_name or '')}}}{self.sense.value}=? [ {path} ]{suffix}"
+        return self.criterion.text(self.sense)
 
     def in_prism(self, is_always_reached: bool = False) -> str:
         """The property for PRISM and Storm; an error if they have none that means the same.
 
         is_always_reached : whether no play misses the target, so that the value of such a play does not matter
         """
-        if self.kind is Kind.REWARD and self.discount < 1.0:
-            raise ModelError(f"PRISM has no discounted rewards: {self.describe()} cannot be exported")
-        if self.kind is Kind.REWARD and self.horizon is not None and self.target is not None:
-            raise ModelError(
-                f"PRISM has no reward until a target within a number of steps: {self.describe()} cannot be exported; "
-                "leave out the target or the horizon"
-            )
-        if self.is_open_ended and self.target is not None and not self.must_reach:
-            if not is_always_reached:
-                raise ModelError(
-                    f"in PRISM a play that misses the target is worth infinity: {self.describe()} cannot be exported, "
-                    "because some plays miss it"
-                )
-            return replace(self, unreached=Unreached.INFINITE).describe()
-        return self.describe()
+        return self.criterion.in_prism(self.sense, is_always_reached)
 
     def resolve(self, pmdp: ParametricMDP) -> Task:
         """The objective as arrays over a model, known from then on; raises errors before any iteration."""
@@ -299,7 +250,7 @@ class Objective:
             row = int(np.flatnonzero(~np.isfinite(reward))[0])
             raise ModelError(f"reward {self.reward_name!r} is not finite at {pmdp.row_name(row)}")
         scaled, rounding = self._scaled(pmdp, reward, timed.discount)
-        signed = self.is_open_ended and bool((reward < 0.0).any())
+        signed = self.criterion.is_open_ended and bool((reward < 0.0).any())
         if signed and not self.must_reach:  # where nothing more is paid the play is over
             source = pmdp.row_state[pmdp.transition_row]
             avoid = ~(target | reached(pmdp.successor, source, pmdp.row_state[reward != 0.0], pmdp.num_states))
@@ -388,11 +339,8 @@ class Limit:
     @classmethod
     def parse(cls, text: str) -> Limit:
         """Parse ``probability of fallen <= 0.05`` or ``fuel until done >= 3``, with the words of `Objective.parse`."""
-        found = _LIMIT.fullmatch(" ".join(text.strip().rstrip(".").split()))
-        if found is None:
-            raise ModelError(f"the limit {text!r} is not understood; write, for example, probability of LABEL <= 0.05")
-        sense = "minimise" if found["sign"].lower() in ("<=", "≤", "at most") else "maximise"
-        return cls(Objective.parse(f"{sense} {found['what']}"), float(found["number"]))
+        goal, threshold = read_limit(text)
+        return cls(Objective.parse(goal), threshold)
 
     @property
     def upward(self) -> bool:
@@ -411,68 +359,92 @@ class Limit:
         return True if inside else False if outside else None
 
 
+@dataclass(frozen=True, eq=False)
+class Task:
+    """An objective resolved against a model, in solver time.
+
+    Silent states take a step in the solver but none in an environment. So with a random start the horizon is one
+    step longer here, with rewards r(s, a, s') it is doubled and the discount is a square root, and discounted rewards
+    are scaled (see `ParametricMDP.solver_step` and `Objective._scaled`).
+    """
+
+    objective: Objective
+    target: np.ndarray  # (S,) bool
+    avoid: np.ndarray  # (S,) bool, disjoint from target; of a total of both signs: where nothing more is paid
+    reward: np.ndarray  # (R,) float64, 0 on rows of target states
+    final: np.ndarray | None = None  # (S,) value of a state when no step is left, for INSTANT
+    rounding: float = 0.0  # error of values at the start from the scaling of rewards
+    reward_error: RewardError = EXACT  # how far rewards are from the exact ones
+    depends_on_parameters: bool = False  # whether ``reward`` is only the most that can be paid
+    signed: bool = False  # whether this is a total of rewards of which some are negative, without discount and horizon
+
+    @cached_property
+    def criterion(self) -> Criterion:
+        """What a play is worth, in solver time, with what the model's rewards say of it."""
+        found = self.objective.criterion
+        return replace(found, has_losses=self.signed) if isinstance(found, Total) else found
+
+    def paid(self, pmdp: ParametricMDP) -> np.ndarray:
+        """(R,) what an environment pays for each row: the rewards without scaling."""
+        discount = self.objective.discount
+        late = int(pmdp.has_random_start) + pmdp.is_silent[pmdp.row_state]
+        return self.reward if discount == 1.0 or not late.any() else self.reward * discount**late
+
+    def outward(self, lower: Any, upper: Any) -> tuple[Any, Any]:
+        """Bounds on values at the start (numbers or arrays) for exact rewards, from bounds for those of this task.
+
+        The errors of a total of both signs are in the bounds already: nature chooses them, see `Problem.of`.
+        """
+        lower, upper = lower - self.rounding, upper + self.rounding
+        error = self.reward_error
+        if error.amount == 0.0 or self.signed:
+            return lower, upper
+        if not error.any_negative and math.isfinite(error.share):  # the value of every policy differs by the same share
+            share = error.share * (1.0 + 1e-12)
+            return _down(lower, np.maximum(lower, 0.0) * share), _up(upper, np.maximum(upper, 0.0) * share)
+        most = error.amount * self.criterion.payments * (1.0 + 1e-12)
+        return _down(lower, most), _up(upper, most)
+
+    def difference(self, most: float) -> float:
+        """How far a policy's value can be from that for exact rewards, where ``most`` is the largest value in size."""
+        error = self.reward_error
+        if error.amount == 0.0 or self.signed:
+            return self.rounding
+        if not error.any_negative and math.isfinite(error.share):
+            return math.nextafter(self.rounding + most * error.share * (1.0 + 1e-12), math.inf)
+        return math.nextafter(self.rounding + error.amount * self.criterion.payments * (1.0 + 1e-12), math.inf)
+
+    def reward_end(self, share: float, upward: bool) -> np.ndarray:
+        """(R,) rewards raised or lowered by a share of themselves, rounded outward."""
+        side, signed_share = (np.inf, share) if upward else (-np.inf, -share)
+        off = np.nextafter(self.reward + np.nextafter(signed_share * np.abs(self.reward), side), side)
+        return np.where(self.reward == 0.0, 0.0, off)
+
+    @cached_property
+    def decided(self) -> np.ndarray:
+        """(S,) states with known value, where an episode may end."""
+        return read_only(self.target | self.avoid, np.bool_)
+
+    def without_end(self, pmdp: ParametricMDP, reason: str) -> ModelError:
+        """The error of a total of both signs that need not exist."""
+        row, name = int(np.flatnonzero(self.reward < 0)[0]), self.objective.reward_name
+        return ModelError(
+            f"reward {name!r} is negative ({self.reward[row]}) at {pmdp.row_name(row)}: a total of gains and costs "
+            f"needs a certain end, but {reason}. Give a horizon (Objective.total(…, horizon=N); for an agent "
+            "horizon='env', the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 "
+            "(Objective.cost)"
+        )
+
+
 @cached_fact
 def tasks(_: ParametricMDP) -> dict[Objective, Task]:
     """Objectives that were resolved against a model."""
     return {}
 
 
-def _quoted(name: str) -> str:
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _down(value: Any, by: Any) -> Any:
+    return np.where(by == 0.0, value, np.nextafter(value - by, -np.inf))[()]
 
 
-# ---------------------------------------------------------------------- objectives in plain words
-_NAME = r"[\"']?(?P<{}>[A-Za-z_]\w*)[\"']?"
-_HORIZON = r"(?:,?\s+(?:within|for|horizon)\s+(?P<horizon>\d+)(?:\s+steps?)?)?"
-_SENSE = r"(?P<sense>maximi[sz]e|minimi[sz]e|max|min)\s+(?:the\s+)?(?:expected\s+)?"
-_REACH = re.compile(
-    rf"{_SENSE}(?:probability\s+(?:of|to)\s+)(?:reach(?:ing)?\s+)?{_NAME.format('target')}"
-    rf"(?:,?\s+(?:avoiding|without)\s+{_NAME.format('avoid')})?{_HORIZON}",
-    re.I,
-)
-_REWARD = re.compile(
-    rf"{_SENSE}(?P<kind>discounted\s+|total\s+)?{_NAME.format('reward')}(?:,?\s+until\s+{_NAME.format('target')})?"
-    rf"{_HORIZON}(?:,?\s+(?:with\s+)?(?:gamma|discount)\s*=?\s*(?P<gamma>[\d.]+))?",
-    re.I,
-)
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_LIMIT = re.compile(rf"(?:the\s+)?(?P<what>.+?)\s*(?P<sign><=|>=|≤|≥|at most|at least)\s*(?P<number>{_NUMBER})", re.I)
-_SUBJECT = re.compile(r",?\s+(?:subject\s+to|such\s+that)\s+", re.I)
-_AND = re.compile(r"(?<=\d)\s*(?:,\s*and|,|;|\band\b)\s+(?!gamma\b|discount\b)", re.I)  # between limits, after a number
-_FORMS = (
-    "maximise probability of LABEL [avoiding LABEL] [within N steps]",
-    "minimise COST until LABEL [within N steps]",
-    "maximise discounted REWARD [until LABEL] [within N steps], gamma X",
-    "any of them, subject to probability of LABEL <= X",
-)
-
-
-def _read_words(text: str) -> tuple[str, dict[str, Any]]:
-    """(which constructor of `Objective`, its arguments); errors show the accepted forms."""
-    said = " ".join(text.strip().rstrip(".").split())
-    found = _REACH.fullmatch(said)
-    if found is not None:
-        return "reach", _fields(found, ("target", "avoid"))
-    found = _REWARD.fullmatch(said)
-    if found is None:
-        raise ModelError(f"the objective {text!r} is not understood; use one of: {'; '.join(_FORMS)}")
-    fields = {"name": found["reward"], **_fields(found, ("target",))}
-    discounted = (found["kind"] or "").strip().lower() == "discounted"
-    if discounted != (found["gamma"] is not None):
-        raise ModelError(f"the objective {text!r}: only a discounted reward has a gamma, and it needs one")
-    if not discounted:
-        return "reward", fields
-    try:
-        return "discounted", {**fields, "discount": float(found["gamma"])}
-    except ValueError:
-        raise ModelError(f"the objective {text!r}: {found['gamma']!r} is not a number") from None
-
-
-def _fields(found: re.Match[str], names: tuple[str, ...]) -> dict[str, Any]:
-    horizon = found["horizon"]
-    return {
-        **{name: found[name] for name in names},
-        "sense": found["sense"].lower()[:3],
-        "horizon": None if horizon is None else int(horizon),
-    }
+def _up(value: Any, by: Any) -> Any:
+    return np.where(by == 0.0, value, np.nextafter(value + by, np.inf))[()]
