@@ -31,6 +31,7 @@ from rpl_agent.core.schema import Natural, Whole
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import CONTRADICTION, REPEATED, WAYS
 from rpl_agent.guarantee.pipeline import Config
+from rpl_agent.guarantee.shown import until_close
 
 #: Number of latest episodes in the rollout/* means (SB3's window).
 WINDOW = 100
@@ -371,7 +372,7 @@ class Session(SessionRecord, RunSession):
         for claim in ("lower", "upper", "regret"):
             if claim not in self.earlier or getattr(found, claim) == getattr(momentary, claim):
                 self.earlier[claim] = now
-        further = {"half the gap": 3 * self.episodes} if found.episodes_for else {}
+        further = until_close(found.regret, found.gap, found.estimate, self.episodes)
         self.lacking = self.lacking or self.experience.lacking
         self.certificate = replace(
             found, truncation=self.truncation, assumptions=self.assumptions, episodes_for=further

@@ -99,7 +99,7 @@ class Certificate:
     momentary_lower: float = math.nan  # of the latest data alone, if this is the best of a run so far
     momentary_upper: float = math.nan
     attribution: dict[str, float] = field(default_factory=dict)  # estimate: share of the gap per parameter
-    episodes_for: dict[str, int] = field(default_factory=dict)  # estimate: further episodes until "half the gap"
+    episodes_for: dict[str, int] = field(default_factory=dict)  # estimate: further episodes until "regret of 1%"
     slack: float = 0.0  # width of the solver's brackets, already inside lower and upper; a horizon needs none
     model: str = ""
     model_hash: str = ""
@@ -161,8 +161,8 @@ class Certificate:
     def explanation(self) -> str:
         """Where the gap comes from, as text; an estimate, empty if there is none."""
         parts = []
-        if self.episodes_for:
-            parts.append(f"half the gap: ≈ {self.episodes_for['half the gap']:,} more episodes")
+        for goal, episodes in self.episodes_for.items():
+            parts.append(f"{goal}: ≈ {episodes:,} more episodes")
         for name, share in sorted(self.attribution.items(), key=lambda item: -item[1])[:3]:
             if share >= 0.005:
                 parts.append(f"{share:.0%} of the gap is {name}")

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.coupled import CoupledBounds, coupled_bounds
+from rpl_agent.core.coupled.attribution import episodes_seen
 from rpl_agent.core.coupled.regret import NOT_FOUND, Regret, difference_above, proved_regret, regret_with_error
 from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
@@ -61,7 +62,7 @@ from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
 from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge, point_estimate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
-from rpl_agent.guarantee.shown import explained, is_known, value_at_estimate
+from rpl_agent.guarantee.shown import explained, is_known, until_close, value_at_estimate
 
 PREFERENCES = ("guarantee", "regret")
 #: Most rows of three or more successors to bound by one support query each, at about a millisecond.
@@ -372,6 +373,7 @@ def certify_uncertainty(
         iterations=robust.iterations + optimistic.iterations,
         versions=versions(),
         checked=True,
+        episodes_for=until_close(regret.most, upper - lower, estimate, episodes_seen(pmdp, counts)),
         **explained(pmdp, counts, uncertainty.region, uncertainty.estimate, found),
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.coupled import CoupledBounds
-from rpl_agent.core.coupled.attribution import attribution, episodes_seen, own_gradient
+from rpl_agent.core.coupled.attribution import attribution, own_gradient
 from rpl_agent.core.coupled.expansion import value_at
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
@@ -33,6 +33,24 @@ def value_at_estimate(
     return true_value(pmdp, solved.objective, policy, estimate, precision) if value is None else value
 
 
+#: The share of the value that counts as close to the best in forecasts.
+CLOSE = 0.01
+
+
+def until_close(regret: float, gap: float, value: float, episodes: int) -> dict[str, int]:
+    """Estimate of further episodes until the regret is 1 % of the value; empty if it is.
+
+    A regret below the gap falls like 1/n; of one that is the gap itself this says nothing.
+
+    >>> until_close(0.03, 0.2, 1.0, 1000), until_close(0.005, 0.2, 1.0, 1000)
+    ({'regret of 1%': 2000}, {})
+    """
+    target = CLOSE * abs(value)
+    if not (regret < gap and regret > target > 0.0 and episodes > 0):
+        return {}
+    return {"regret of 1%": math.ceil(episodes * (regret / target - 1.0))}
+
+
 def explained(
     pmdp: ParametricMDP, counts: Counts, region: Region | None, estimate: np.ndarray | None, found: CoupledBounds | None
 ) -> dict[str, Any]:
@@ -42,9 +60,7 @@ def explained(
     gradient = own_gradient(pmdp, region, estimate, found.gradient)
     if gradient is None:
         return {}
-    episodes = episodes_seen(pmdp, counts)
-    further = {"half the gap": 3 * episodes} if episodes else {}
-    return {"attribution": attribution(pmdp, counts, estimate, gradient), "episodes_for": further}
+    return {"attribution": attribution(pmdp, counts, estimate, gradient)}
 
 
 def true_value(

@@ -54,6 +54,7 @@ def test_the_page_of_a_single_run(browser, tmp_path, monkeypatch):  # noqa: F811
     with open_page(browser, (tmp_path / "logs" / "run" / "report.html").as_uri()) as (page, errors):
         page.wait_for_selector("#policies .main-svg")
         assert page.evaluate("document.querySelectorAll('#policies .textpoint').length") > 20  # arrows on the grid
-        assert "with probability" in page.inner_text("#headline")
+        assert page.inner_text("#headline .answer").startswith("at most ")
+        assert "the expected time until “goal” is at most" in page.inner_text("#headline")
         assert page.evaluate("document.querySelectorAll('a[download]').length") == 2
         assert errors == []

@@ -9,9 +9,9 @@ from typing import Any
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.studies.experiments import suites
-from rpl_agent.studies.experiments.report.page import report as report
-from rpl_agent.studies.experiments.report.page import report_run as report_run
-from rpl_agent.studies.experiments.report.page import write_tables
+from rpl_agent.studies.experiments.report.run import report_run as report_run
+from rpl_agent.studies.experiments.report.sweep import report as report
+from rpl_agent.studies.experiments.report.sweep import write_tables
 from rpl_agent.studies.experiments.runner import Row, run_sweep
 from rpl_agent.studies.experiments.tables import tables
 from rpl_agent.studies.experiments.tasks import AGENTS, instance_name, require_installed

@@ -333,9 +333,9 @@ def compare_chart(rows: Sequence[Row]) -> ReportChart:
 READABLE = 1500
 
 
-def policy_chart(maps: Mapping[str, PolicyMap], note: str) -> ReportChart:
+def policy_chart(maps: Mapping[str, PolicyMap], title: str, note: str) -> ReportChart:
     panels = {name: _panel(shown) for name, shown in maps.items()}
-    return ReportChart("policies", "Policies on their worlds", note, panels)
+    return ReportChart("policies", title, note, panels)
 
 
 def _panel(shown: PolicyMap) -> dict:

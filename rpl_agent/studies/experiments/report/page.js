@@ -7,7 +7,7 @@ function colours() {
   const style = getComputedStyle(root);
   const ink = style.getPropertyValue("--ink").trim(), line = style.getPropertyValue("--line").trim();
   const axis = { gridcolor: line, linecolor: line, zerolinecolor: line };
-  return { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink }, xaxis: axis, yaxis: axis };
+  return { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink }, xaxis: axis };
 }
 
 function merged(layout) {
@@ -15,7 +15,8 @@ function merged(layout) {
   const legend = narrow ? { orientation: "h", y: -0.4 } : {};
   return {
     ...layout, ...theme, legend: { ...(layout.legend || {}), ...legend },
-    xaxis: { ...theme.xaxis, ...(layout.xaxis || {}) }, yaxis: { ...theme.yaxis, ...(layout.yaxis || {}) },
+    ...Object.fromEntries(Object.keys({ xaxis: 0, yaxis: 0, ...layout }).filter((key) => /^[xy]axis/.test(key))
+      .map((key) => [key, { ...theme.xaxis, ...(layout[key] || {}) }])),
     margin: narrow ? { l: 48, r: 8, t: 24, b: 48 } : { l: 64, r: 16, t: 28, b: 52 }, hovermode: layout.hovermode || "closest",
   };
 }
@@ -27,10 +28,12 @@ function draw(chart) {
   const panel = chart.panels[select ? select.value : names[0]];
   const on = new Set([...host.querySelectorAll("input[type=checkbox]:checked")].map((box) => box.value));
   const traces = panel.traces.filter((trace) => !trace.meta || !trace.meta.kind || on.has(trace.meta.kind));
+  const bars = window.innerWidth < 640 ? { orientation: "h", y: -0.25, yanchor: "top", thickness: 12 } : {};
+  const fitted = traces.map((trace) => (trace.colorbar ? { ...trace, colorbar: { ...trace.colorbar, ...bars } } : trace));
   host.querySelector(".panel-note").textContent = panel.note || "";
   const place = host.querySelector(".chart");
   place.style.height = panel.layout.height ? panel.layout.height + "px" : "";
-  Plotly.react(place, traces, merged(panel.layout), { responsive: true, displaylogo: false });
+  Plotly.react(place, fitted, merged(panel.layout), { responsive: true, displaylogo: false });
 }
 
 function build(chart) {

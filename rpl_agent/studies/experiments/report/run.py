@@ -1,0 +1,100 @@
+"""The page of a single run: the answer, how the interval closed, the policy on its world, where the time went."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.output.plotting.policy_map import policy_map
+from rpl_agent.agent.runs import load_run, open_certificate
+from rpl_agent.core.errors import DataError
+from rpl_agent.core.model import Sense
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.likelihood.estimate import point_estimate
+from rpl_agent.guarantee.open_world.certificate import OpenCertificate
+from rpl_agent.studies.experiments.report.answer import POLICY, answer, closing_chart, open_answer
+from rpl_agent.studies.experiments.report.charts import ReportChart, panel, policy_chart
+from rpl_agent.studies.experiments.report.open_run import discovered_chart, open_figures, unknown_rows
+from rpl_agent.studies.experiments.report.page import chart_section, data_section, page, table_section
+from rpl_agent.studies.experiments.tables import Table, short
+
+
+def report_run(run: str | os.PathLike, output: str | os.PathLike | None = None) -> dict[str, Any]:
+    """One HTML page of a single run, by default inside its folder."""
+    folder = Path(run)
+    without_model = open_certificate(folder)
+    if without_model is not None:
+        return _report_open(folder, without_model, output)
+    agent = load_run(folder)
+    certificate = Certificate.from_json(folder / "certificate.json")
+    points, seconds = _progress(folder / "progress.csv"), agent.session.planner.seconds
+    drawn = [closing_chart(points, certificate.delta, certificate.objective.sense is Sense.MAX)]
+    estimate = point_estimate(agent.pmdp, agent.counts)
+    shown = None if estimate is None else policy_map(agent.pmdp.instantiate(estimate), certificate.policy)
+    if shown is not None:
+        drawn.append(policy_chart({agent.pmdp.name: shown}, "The certified policy", "Visits at the point estimate."))
+    drawn.append(_time(seconds))
+    return _write_run(folder, certificate, answer(certificate, points), drawn, [_figures(certificate)], output)
+
+
+def _time(seconds: Mapping[str, float]) -> ReportChart:
+    """Seconds per stage; stages that took none are left out."""
+    spent = {stage: taken for stage, taken in seconds.items() if taken > 0.0}
+    bar = {"type": "bar", "x": list(spent), "y": list(spent.values()), "marker": {"color": POLICY}}
+    return ReportChart("time", "Where the time went", "Seconds of the whole run.", {"run": panel([bar], "", "seconds")})
+
+
+def _report_open(folder: Path, certificate: OpenCertificate, output: str | os.PathLike | None) -> dict[str, Any]:
+    """The same of a run without a model."""
+    points = _progress(folder / "progress.csv")
+    drawn = [closing_chart(points, certificate.delta, True), discovered_chart(points)]
+    tables = [open_figures(certificate), unknown_rows(folder)]
+    return _write_run(folder, certificate, open_answer(certificate, points), drawn, tables, output)
+
+
+def _write_run(
+    folder: Path,
+    certificate: Any,
+    headline: str,
+    drawn: list[ReportChart],
+    tables: Sequence[Table],
+    output: str | os.PathLike | None,
+) -> dict[str, Any]:
+    raw = [(name, (folder / name).read_text()) for name in ("progress.csv", "certificate.json")]
+    sections = [*map(chart_section, drawn), *map(table_section, tables)]
+    sections.append(data_section(raw, certificate.versions))
+    target = folder / "report.html" if output is None else Path(output)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(page(f"{certificate.model}: certified policy", headline, sections, drawn))
+    text = f"{target}: {len(drawn)} charts, {len(tables)} tables"
+    return {"page": str(target), "run": str(folder), "charts": len(drawn), "text": text}
+
+
+def _progress(path: Path) -> dict[str, np.ndarray]:
+    """The columns of progress.csv; missing values are nan."""
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        if not rows:
+            raise ValueError("no log points yet")
+        return {n: np.array([float(r[n]) if r.get(n) else math.nan for r in rows]) for n in rows[0]}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: no progress to report: {error}") from None
+
+
+def _figures(certificate: Certificate) -> Table:
+    """The certificate field by field."""
+    skipped = {"policy", "timings", "versions", "objective"}
+    lines = [["objective", certificate.objective.describe()]]
+    for name, value in certificate.to_dict().items():
+        if name not in skipped and value not in (None, "", {}, []):
+            shown = short(value, 8) if isinstance(value, float) else value
+            lines.append([name, shown if isinstance(shown, str) else json.dumps(shown)])
+    return Table("certificate", "The certificate", ("field", "value"), lines)
