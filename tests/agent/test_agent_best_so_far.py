@@ -134,10 +134,10 @@ def test_attribution_names_the_parameter_that_matters():
     assert set(found.attribution) == set(world.pmdp.table.parameters)
     assert sum(found.attribution.values()) == pytest.approx(1.0)
     few = certify(
-        world.pmdp, uniform_counts(world.pmdp, world.objective, np.array(world.theta), 100, 100, 1), world.objective
+        world.pmdp, uniform_counts(world.pmdp, world.objective, np.array(world.theta), 600, 100, 1), world.objective
     )
     close = 0.01 * few.estimate
-    assert few.episodes_for == {"regret of 1%": math.ceil(100 * (few.regret / close - 1.0))}
+    assert few.episodes_for == {"regret of 1%": math.ceil(600 * (few.regret / close - 1.0))}
     assert "more episodes" in few.explanation and "of the gap is" in str(few)
     stored = type(found).from_json(found.to_json())
     assert stored.attribution == found.attribution and stored.episodes_for == found.episodes_for
