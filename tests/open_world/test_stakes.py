@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_REST, OpenLedger, of_states
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import END
@@ -81,9 +82,23 @@ def test_shares_never_exceed_their_whole_and_do_not_change_as_states_appear(know
 
 def test_the_ledger_spends_no_more_than_delta():
     ledger = OpenLedger.of(0.1)
-    policies = sum(Fraction(ledger.policy(j)) for j in range(1, 2_000))
-    assert Fraction(ledger.rows) + Fraction(ledger.start) + policies <= Fraction(0.1)
+    policies = sum(Fraction(ledger.take_policy(j)) for j in range(1, 2_000))
+    rest = Fraction(ledger.take("rows")) + Fraction(ledger.take("start"))
+    assert Fraction(0.0998) < rest + policies <= Fraction(0.1)
     assert OPEN_EPISODES + OPEN_REST < 1.0
+
+
+def test_a_share_is_spent_once():
+    """Two statements with the same share would fail twice as often."""
+    ledger = OpenLedger.of(0.1)
+    UpperValues(Assumptions(discount=0.5, returns=(0.0, 1.0)), 1, ledger)
+    for name in ("rows", "start", "policies"):
+        with pytest.raises(DataError, match=f"'{name}' of delta is spent"):
+            ledger.take(name)
+    assert ledger.take_policy(2) < ledger.take_policy(3) * 2.1
+    for number in (3, 2, 1, 0):
+        with pytest.raises(DataError, match="needs a new number"):
+            ledger.take_policy(number)
 
 
 def agent_with_data(seed: int, episodes: int) -> SmallAgent:
@@ -102,7 +117,7 @@ def rows_of(agent: SmallAgent) -> dict[object, list[Counter]]:
 
 
 def share_of(agent: SmallAgent, layers: int):
-    shares = of_states(agent.ledger.rows / (agent.world.actions * layers), 0, len(agent.data.states), None)
+    shares = of_states(agent.upper.row_share / (agent.world.actions * layers), 0, len(agent.data.states), None)
     return lambda s: Fraction(float(shares[s]))
 
 
@@ -120,7 +135,7 @@ def test_values_are_those_of_the_theorem(seed):
 def test_values_with_steps_to_go_are_those_of_the_theorem(seed):
     agent = agent_with_data(seed, 12)
     assumed = Assumptions(discount=1.0, horizon=3, returns=(0.0, 1.0))
-    upper = UpperValues(assumed, agent.world.actions, agent.ledger)
+    upper = UpperValues(assumed, agent.world.actions, OpenLedger.of(0.1))
     upper.update(agent.data)
     expected = exact.values_to_go(rows_of(agent), Fraction(1), (Fraction(0), Fraction(1)), share_of(agent, 3), 3)
     for h, layer in enumerate(expected):
@@ -135,7 +150,7 @@ def test_bounds_never_rise_and_updates_in_parts_lose_nothing():
     agent.play(30)
     agent.upper.update(agent.data)
     assert (agent.upper.rows[:, : before.shape[1]] <= before).all()
-    whole = UpperValues(agent.assumptions, agent.world.actions, agent.ledger)
+    whole = UpperValues(agent.assumptions, agent.world.actions, OpenLedger.of(0.1))
     whole.update(agent.data)
     assert (agent.upper.values <= whole.values + 1e-3).all()
 

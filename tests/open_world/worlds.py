@@ -91,7 +91,7 @@ class SmallAgent:
         """Fix the policy that looks best now."""
         self.fixed += 1
         policy, _ = FrequencyModel(self.assumptions, self.data).best()
-        self.witness = PlayedPolicy(policy, self.fixed, self.ledger.policy(self.fixed), np.array(self.data.counts))
+        self.witness = PlayedPolicy(policy, self.fixed, self.ledger.take_policy(self.fixed), np.array(self.data.counts))
 
     def _explore(self, state: int) -> int:
         rows = slice(state * self.world.actions, (state + 1) * self.world.actions)

@@ -183,7 +183,7 @@ class OpenSession(OpenRecord, RunSession):
                 return
         self.fixed += 1
         counts = np.array(self.experience.data.counts, dtype=np.int64)
-        self.experience.witness = PlayedPolicy(found, self.fixed, self.ledger.policy(self.fixed), counts)
+        self.experience.witness = PlayedPolicy(found, self.fixed, self.ledger.take_policy(self.fixed), counts)
 
     def _behind(self, plays: int) -> float:
         """By how much more, as a share of what is open now, a new policy's bound will be open at the end."""

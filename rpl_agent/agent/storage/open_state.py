@@ -244,4 +244,4 @@ def _witness(stored: StoredPlays, session: OpenSession) -> PlayedPolicy:
         )
     ]
     policy = OpenPolicy(stored.actions, stored.unseen)
-    return PlayedPolicy(policy, stored.number, session.ledger.policy(stored.number), stored.before, episodes)
+    return PlayedPolicy(policy, stored.number, session.ledger.take_policy(stored.number), stored.before, episodes)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -70,7 +69,7 @@ class Ledger:
         return cls(delta, {name: delta * share for name, share in shares.items()})
 
     def take(self, name: str) -> float:
-        """The error probability of a statement: "main", "fallback" or "refutation"."""
+        """The error probability of a statement: "main", "fallback" or "refutation", each once."""
         if name not in self._left:
             raise DataError(f"the share {name!r} of delta is spent: each statement needs a share of its own")
         return self._left.pop(name)
@@ -121,30 +120,30 @@ OPEN_ROWS, OPEN_START, OPEN_POLICIES = 0.5, 0.05, 0.449
 OPEN_EPISODES, OPEN_REST = 0.8, 0.199
 
 
-@dataclass(frozen=True)
-class OpenLedger:
-    """Shares of one δ where nothing is known of the world; states and policies come without end.
+class OpenLedger(Ledger):
+    """Shares of one δ where nothing is known of the world ("rows", "start"); states and policies come without end.
 
     The k-th state by first visit gets 1/log2(k + 1) − 1/log2(k + 2), the j-th policy 1/j − 1/(j + 1): from 1 on, both
     sum to 1. Where a number of states is known, all get the same.
     """
 
-    delta: float
-    rows: float
-    start: float
-    policies: float
+    def __init__(self, delta: float, shares: Mapping[str, float]) -> None:
+        super().__init__(delta, shares)
+        self._policies, self._last = self.take("policies"), 0
 
     @classmethod
     def of(cls, delta: float) -> OpenLedger:
         """Divide δ by the shares above."""
         check_delta(delta, LEAST_DELTA)
-        parts = delta * OPEN_ROWS, delta * OPEN_START, delta * OPEN_POLICIES
-        _check(parts, delta)
-        return cls(delta, *parts)
+        shares = {"rows": OPEN_ROWS, "start": OPEN_START, "policies": OPEN_POLICIES}
+        return cls(delta, {name: delta * share for name, share in shares.items()})
 
-    def policy(self, number: int) -> float:
-        """Share of the policy that is fixed as this number, from 1."""
-        return self.policies / (number * (number + 1))
+    def take_policy(self, number: int) -> float:
+        """The share of the policy that is fixed as this number, from 1. Numbers grow, so none is taken twice."""
+        if number <= self._last:
+            raise DataError(f"the share of policy {number} is spent: a policy that is fixed needs a new number")
+        self._last = number
+        return self._policies / (number * (number + 1))
 
 
 def of_states(share: float, first: int, last: int, known: int | None) -> np.ndarray:

@@ -31,7 +31,8 @@ class UpperValues:
     """
 
     def __init__(self, assumptions: Assumptions, actions: int, ledger: OpenLedger):
-        self.assumptions, self.actions, self.ledger = assumptions, actions, ledger
+        self.assumptions, self.actions = assumptions, actions
+        self.row_share, self.start_share = ledger.take("rows"), ledger.take("start")
         layers, known = assumptions.layers, assumptions.states
         self.known = len(known) if known is not None and len(known) <= FEW_STATES else None
         self.rows, self.values = np.zeros((layers, 0)), np.zeros((layers, 0))
@@ -80,7 +81,7 @@ class UpperValues:
         if before == after:
             return
         low, high = ranges(self.assumptions, data, before)
-        share = of_states(self.ledger.rows / (self.actions * len(self.values)), before, after, self.known)
+        share = of_states(self.row_share / (self.actions * len(self.values)), before, after, self.known)
         self._levels = np.append(self._levels, levels(share))
         self._low, self._high = np.hstack([self._low, low]), np.hstack([self._high, high])
         self.values = np.hstack([self.values, high])
@@ -92,7 +93,7 @@ class UpperValues:
 
     def start(self, data: OpenData) -> float:
         """A bound on the return of every policy from the start."""
-        return start_upper(self.assumptions, self.values[-1], data, self.ledger.start)
+        return start_upper(self.assumptions, self.values[-1], data, self.start_share)
 
     def restore(self, rows: np.ndarray, values: np.ndarray) -> None:
         """Go on from stored bounds."""
