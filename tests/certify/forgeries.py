@@ -74,8 +74,10 @@ def small_cases(seed: int) -> Iterator[tuple[str, Case]]:
     proof = prove(pmdp, counts, certificate)
     if "refused" in proof:
         return
-    values = optimum(pmdp, np.array([0.6, 0.7]), certificate)
-    truth = {side: [Fraction(value) - way * SOLVED] * pmdp.num_states for (side, way), value in zip(SIDES, values)}
+    truth: dict[str, Any] = {}
+    for (side, way), value in zip(SIDES, optimum(pmdp, np.array([0.6, 0.7]), certificate)):
+        near = Fraction(value) - way * SOLVED if math.isfinite(value) else value  # a policy that waits costs infinity
+        truth[side] = [near] * pmdp.num_states
     yield f"seed {seed}, {name}, {confidence}", Case(pmdp, counts, certificate, json.loads(json.dumps(proof)), truth)
 
 

@@ -1,8 +1,15 @@
-"""The harness of mutants: it changes what it says, and accepts only names that exist."""
+"""The harness of mutants: it changes what it says, runs the tests that matter, and accepts only names that exist."""
 
 from __future__ import annotations
 
-from tests import mutants
+import subprocess
+import sys
+import types
+
+import pytest
+
+from tests.mutants import accepted, campaign, changes
+from tests.mutants.changes import NEAREST, ROOT, changed_since, mutants_of
 
 CODE = '''
 def f(x, y: int = 3) -> int:
@@ -15,7 +22,7 @@ def f(x, y: int = 3) -> int:
 
 
 def test_every_kind_of_change_is_made_in_its_place():
-    found = mutants.python_mutants("a.py", CODE)
+    found = changes.python_mutants("a.py", CODE)
     assert {(m.old, m.new) for m in found} >= {
         ("x < y", "(x <= y)"),
         ("x < y", "True"),
@@ -33,15 +40,86 @@ def test_every_kind_of_change_is_made_in_its_place():
         assert mutant.applied(CODE) != CODE
 
 
+def test_changes_keep_lines_and_names_differ():
+    code = "def f(a):\n    return (a +\n        1) + g(a + 1, a + 1)\n"
+    found = changes.python_mutants("a.py", code)
+    assert len({m.name for m in found}) == len(found) and any(m.name.endswith("(2)") for m in found)
+    assert {m.applied(code).count("\n") for m in found} == {3}
+    assert {m.statement for m in found} == {(2, 3)}
+
+
 def test_c_is_changed_outside_of_comments():
-    found = mutants.c_mutants("a.c", "/* a < b */\nif (a < b) c = fmax(a + 1, b); // a + b\n")
-    assert [(m.line, m.old, m.new) for m in found] == [(2, "<", " <= "), (2, "fmax", "fmin"), (2, "+", " - ")]
+    found = changes.c_mutants("a.c", "/* a < b */\nif (a < b) c = fmax(a + 1, b); // a + b\n")
+    assert [(m.lines[0], m.old, m.new) for m in found] == [(2, "<", " <= "), (2, "fmax", "fmin"), (2, "+", " - ")]
 
 
 def test_accepted_survivors_exist_and_tests_too():
-    known = mutants.mutants_of()
-    names = {m.name for m in known} | {f"{m.path} {m.place}" for m in known}
-    assert set(mutants.ACCEPTED) <= names
+    known = mutants_of()
+    assert accepted.stale(known) == []
     for path in {m.path for m in known}:
-        assert mutants.tests_of(path)
-    assert all((mutants.ROOT / test).is_file() for tests in mutants.NEAREST.values() for test in tests)
+        assert changes.tests_of(path)
+    assert all((ROOT / test).is_file() for tests in NEAREST.values() for test in tests)
+
+
+def test_a_function_that_searches_may_not_lose_a_check():
+    inside = [m for m in mutants_of("checker.py") if f"{m.path} {m.place}" in accepted.FUNCTIONS]
+    reasons = {m.is_dropped_check: accepted.reason(m) for m in inside if m.name not in accepted.NAMES}
+    assert reasons[False] is not None and reasons[True] is None
+
+
+def test_mutants_of_changed_lines_are_found(tmp_path, monkeypatch):
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a", *words], check=True)
+
+    monkeypatch.setattr(changes, "ROOT", tmp_path)
+    place = tmp_path / "a.py"
+    place.write_text("x = 1\ny = 2\n")
+    git("init", "-q")
+    git("add", "a.py")
+    git("commit", "-qm", "a")
+    assert changed_since("HEAD", changes.python_mutants("a.py", place.read_text())) == []
+    place.write_text("x = 1\ny = 3\n")
+    found = changed_since("HEAD", changes.python_mutants("a.py", place.read_text()))
+    assert [(m.old, m.new) for m in found] == [("3", "(2)"), ("3", "4")]
+
+
+LOADED = """
+import functools
+LIMIT = 3
+class Thing:
+    SIZE = 5
+    @property
+    def double(self): return 2 * LIMIT
+    @classmethod
+    def made(cls): return cls.SIZE + 1
+@functools.cache
+def f(x): return x + LIMIT
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        ("LIMIT = 3", "LIMIT = 4", (8, 6, 5)),
+        ("2 * LIMIT", "3 * LIMIT", (9, 6, 4)),
+        ("SIZE + 1", "SIZE + 2", (6, 7, 4)),
+        ("SIZE = 5", "SIZE = 6", (6, 7, 4)),
+        ("x + LIMIT", "x - LIMIT", (6, 6, -2)),
+    ],
+)
+def test_loaded_code_is_changed_wherever_it_was_imported(old, new, seen, tmp_path, monkeypatch):
+    """A property, a class method, a constant of a class, a constant, a function behind a cache."""
+    module = types.ModuleType("rpl_agent.loaded")
+    module.__file__ = str(tmp_path / "rpl_agent/loaded.py")
+    exec(compile(LOADED, module.__file__, "exec"), vars(module))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(campaign, "ROOT", tmp_path)
+    (tmp_path / "rpl_agent").mkdir()
+    (tmp_path / "rpl_agent/loaded.py").write_text(LOADED)
+    kept, imported = vars(module)["Thing"], vars(module)["f"]
+    start = LOADED.index(old)
+    span = (1, 1)
+    assert campaign.transplant(changes.Mutant("rpl_agent/loaded.py", "", "", "", 0, 0, span, span)) == 0
+    mutant = changes.Mutant("rpl_agent/loaded.py", "", old, new, start, start + len(old), span, span)
+    assert campaign.transplant(mutant) == 1
+    assert (kept().double, kept.made(), imported(1)) == seen

@@ -95,7 +95,8 @@ def _check(parts: tuple[float, ...], whole: float) -> None:
 def split_paths(delta: float, share: float = PATH_SHARE) -> tuple[float, float]:
     """(model, paths): what certificates may spend where paths are bounded beside them (`agent.smc`)."""
     check_delta(delta, LEAST_DELTA)
-    parts = (1.0 - share) * delta * (1.0 - 2.0**-50), share * delta
+    paths = share * delta
+    parts = math.nextafter(delta - paths, -math.inf), paths  # the difference is rounded by less than that
     _check(parts, delta)
     return parts
 
