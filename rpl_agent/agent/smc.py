@@ -26,7 +26,7 @@ from rpl_agent.agent.session import require
 from rpl_agent.agent.world.observations import Env, is_vector
 from rpl_agent.agent.world.plays import finished, longest_play, model_rewards, value_range
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
-from rpl_agent.core.model import Kind, Objective, ParametricMDP, Policy, Sense, reached
+from rpl_agent.core.model import Instant, Objective, ParametricMDP, Policy, Sense, reached
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
@@ -103,7 +103,7 @@ class PathWorth:
 
     def _why_not(self) -> str:
         pmdp, task = self._pmdp, self._objective.resolve(self._pmdp)
-        if self._objective.kind is Kind.INSTANT:
+        if isinstance(self._objective.criterion, Instant):
             return "no path is paid the reward of an instant"
         if not math.isfinite(self.high - self.low):
             return "the total of a path has no bound; a horizon or a discount would give it one"
@@ -136,8 +136,8 @@ class PathWorth:
         high = mean_interval(most, self.low, self.high, delta, width)[1]
         low, high = self._objective.with_reward_error(low, high, reward_error)
         # a value is a sum of at most ``longest`` products, each with a power of the discount
-        longest = max(paths.lengths, default=0) + 2.0
-        steps = min(longest, math.inf if self._objective.discount == 1.0 else 1.0 / (1.0 - self._objective.discount))
+        longest, discount = max(paths.lengths, default=0) + 2.0, self._objective.discount
+        steps = min(longest, math.inf if discount == 1.0 else 1.0 / (1.0 - discount))
         slack = 4.0 * UNIT_ROUNDOFF * longest * steps * self._earned
         return low - slack, high + slack
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rpl_agent.core.errors import DataError
-from rpl_agent.core.model import Kind, Limit, Objective, Policy, Sense
+from rpl_agent.core.model import Limit, Objective, Policy, Sense
 from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read, read_json
 
 FORMAT = "rpl-certificate/1"
@@ -252,7 +252,7 @@ class Certificate:
 
 def with_margin(objective: Objective, lower: float, upper: float) -> tuple[float, float]:
     """Bounds with room for a proof, which rounds its values; what every value satisfies stays as it is."""
-    gap, most = upper - lower, 1.0 if objective.kind is Kind.REACH else math.inf
+    gap, most = upper - lower, objective.criterion.most
     low = lower - min(MARGIN * abs(lower), GAP_MARGIN * gap) if math.isfinite(lower) else lower
     high = upper + min(MARGIN * abs(upper), GAP_MARGIN * gap) if math.isfinite(upper) else upper
     return low, high if upper > most else min(high, most)

@@ -315,7 +315,7 @@ def certify_uncertainty(
     timings = dict(uncertainty.timings)
     task = objective.resolve(pmdp)
     share = reward_error if task.signed else 0.0  # which the solver counts, see `Problem.of`
-    is_signed_share = task.signed and reward_error + task.reward_error.amount > 0.0  # which coupled bounds cannot count
+    is_signed_share = task.must_play_errors(reward_error)  # which coupled bounds cannot count
     robust, optimistic = checked_solutions(
         uncertainty.relaxation, objective, policy, config.precision, warm, timings, share
     )
@@ -398,7 +398,7 @@ def regret_of(
     if region is None or not _is_coupled(uncertainty, objective, config):
         return NOT_FOUND
     task = objective.resolve(relaxation.pmdp)
-    if task.signed and reward_error + task.reward_error.amount > 0.0:
+    if task.must_play_errors(reward_error):
         return NOT_FOUND
     found = coupled_bounds(relaxation, region, objective, None, policy)
     regret = NOT_FOUND if found is None else proved_regret(found, region, policy, math.inf)

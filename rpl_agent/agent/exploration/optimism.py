@@ -41,7 +41,7 @@ def explore(relaxation: Relaxation, objective: Objective, previous: Optimism | N
         return Optimism(policy, values)
     if relaxation.compiled() is not None:
         cyclic = any(len(part) for _, part in problem.structure.rounds)
-        converges = (problem.must_reach and not problem.signed) or problem.discounted
+        converges = (problem.criterion.must_reach and not problem.criterion.signed) or problem.criterion.contracts
         if not cyclic or (converges and previous is not None):
             return _sweep(problem, previous)
     scale = 1.0 if previous is None else max(1.0, _largest(previous.values))
@@ -54,7 +54,7 @@ def _sweep(problem: Problem, previous: Optimism | None) -> Optimism:
     pmdp, structure = problem.pmdp, problem.structure
     values = problem.boundary()
     rows = pmdp.state_ptr[:-1].copy()
-    if problem.must_reach:
+    if problem.criterion.must_reach:
         values[structure.sinks] = np.inf
     upward = problem.objective.sense is Sense.MAX
 

@@ -52,7 +52,7 @@ from rpl_agent.agent.world.plays import (
     with_certain_end,
 )
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Binding, Kind, Objective, ParametricMDP
+from rpl_agent.core.model import Binding, Objective, ParametricMDP
 from rpl_agent.core.model.building.builder import whole_numbers
 from rpl_agent.core.solver.problem import require_end
 
@@ -266,7 +266,7 @@ def attach(
     if fast:  # unless something stands between us and the simulator that could change the law
         fast = all(layer is env.unwrapped or type(layer).__name__ in TRANSPARENT for layer in layers(env))
     if check_rewards is None:
-        check_rewards = goal.kind is Kind.REWARD or binding is not None or (is_own and promised == goal)
+        check_rewards = goal.criterion.pays or binding is not None or (is_own and promised == goal)
         check_rewards |= bool(model.ambiguous_without_reward.any())
     paid, error = _payments(model, goal, binding) if check_rewards else (None, 0.0)
     if paid is not None and not fast:

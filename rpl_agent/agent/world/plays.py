@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Kind, Objective, ParametricMDP, Sense, Task, gather, reached
+from rpl_agent.core.model import Objective, ParametricMDP, Sense, Task, gather, reached
 from rpl_agent.core.model.building.validation import reachable
 from rpl_agent.core.model.simulate import absorbing_states
 
@@ -28,7 +28,7 @@ SINGLE = 2.0**-24
 
 def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     """(T,) what a transition adds to the objective: its reward, or 1 on entering the target."""
-    if task.objective.kind is Kind.REACH:
+    if not task.criterion.pays:
         return (task.target[pmdp.visible_successor] & ~task.decided[pmdp.row_state[pmdp.transition_row]]).astype(float)
     return pmdp.on_transitions(task.paid(pmdp))
 
@@ -57,7 +57,7 @@ def reward_tolerance(pmdp: ParametricMDP, objective: Objective, paid: np.ndarray
 
 def distinguishing_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray | None:
     """(T,) rewards if only they distinguish outcomes, and the objective is not about rewards; else None."""
-    if objective.kind is not Kind.REACH or len(pmdp.rewards) != 1 or not pmdp.ambiguous_without_reward.any():
+    if objective.criterion.at_target == 0.0 or len(pmdp.rewards) != 1 or not pmdp.ambiguous_without_reward.any():
         return None
     return pmdp.on_transitions(pmdp.row_reward(next(iter(pmdp.rewards))))
 
@@ -155,10 +155,8 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
 
     ``limit`` is the number of steps after which the environment ends plays. Infinite if plays may earn forever.
     """
-    if objective.kind is Kind.REACH:
-        return 0.0, 1.0
-    if objective.kind is Kind.INSTANT:
-        return -np.inf, np.inf  # environments do not pay it
+    if not objective.criterion.pays:
+        return objective.criterion.exact_range
     sign = 1.0 if objective.sense is Sense.MAX else -1.0
     earned = np.sort(sign * model_rewards(pmdp, objective), axis=0)  # (2, T) least and most
     steps = min((n for n in (limit, objective.horizon) if n is not None), default=None)
@@ -191,7 +189,7 @@ def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | Non
 
     Then a horizon of that many changes nothing; the environment's time limit is one that does.
     """
-    if objective.kind is not Kind.REWARD or objective.discount < 1.0 or objective.horizon is not None:
+    if not objective.criterion.is_open_ended:
         return objective
     limited = replace(objective, horizon=limit or 0)
     ends = [limited.resolve(pmdp.with_reward_end(objective.reward_name, None, upward)) for upward in (False, True)]

@@ -257,32 +257,32 @@ class AffineProof:
         bad = open_states & ~(missed <= 0.0)
         if bad.any():
             issues.append(f"the inequality of state {np.flatnonzero(bad)[0]} may fail by {missed[bad].max():.3g}")
-        return issues if problem.discounted else issues + self._ends(bound)
+        return issues if problem.criterion.contracts else issues + self._ends(bound)
 
     def _ends(self, bound: AffineBound) -> list[str]:
         """Check that infinite plays do no harm."""
         problem = self.problem
-        if problem.must_reach:
+        if problem.criterion.must_reach:
             if bound.side is Side.LOWER:
                 return []
-        elif bound.side is Side.UPPER and not problem.signed and not self._held(bound, bound.scope):
+        elif bound.side is Side.UPPER and not problem.criterion.signed and not self._held(bound, bound.scope):
             return []
         # What no policy can do, a given one cannot do either.
         issues = self._held(bound, self._held_by_some_policy & bound.scope)
-        if issues and (bound.policy is not None or problem.signed):
+        if issues and (bound.policy is not None or problem.criterion.signed):
             issues = self._held(bound, held_by_nature(problem, bound.policy, bound.scope, self._spent(bound)))
         return issues
 
     def _spent(self, bound: AffineBound) -> np.ndarray | bool:
         """(R,) of a total of both signs: rows whose inequality is strict (`solver.check`, point 8)."""
         drawn = bound.policy is not None and bound.policy.rows is None
-        if drawn or self.problem.must_reach or not self.problem.signed:
+        if drawn or not self.problem.criterion.sums_endlessly:
             return False
         here = (bound.moved, bound.gradient)
         return row_excess(self.problem, chances_of(self.problem, bound.frame), bound.side, here) < 0.0
 
     def _held(self, bound: AffineBound, held: np.ndarray) -> list[str]:
-        if self.problem.must_reach or self.problem.signed:
+        if not self.problem.proper_max:
             return [f"the play can be held forever in state {np.flatnonzero(held)[0]}"] if held.any() else []
         u, g = bound.moved, np.ascontiguousarray(bound.gradient)
         state = core.wrong_sign(len(u), held, g.shape[1], bound.side.value, u, g)

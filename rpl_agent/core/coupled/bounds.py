@@ -65,7 +65,7 @@ def find_bound(
         worst = _of_worst_rows(problem, expansion, bound, margin)
         if worst is not None:
             return worst
-    if every_policy and problem.must_reach:
+    if every_policy and problem.criterion.must_reach:
         paid = _with_slack(problem, expansion, bound, margin, leave_rest=True)
         return _with_factor(problem, expansion, bound if paid is None else paid)
     return _with_slack(problem, expansion, bound, margin, leave_rest=False)

@@ -173,7 +173,7 @@ class BoxBounds:
 
     def _affine(self, side: Side, expansion: ValueExpansion | StepExpansion, cell: Box | Polytope) -> float:
         task = self.problem.task
-        if task.signed and task.reward_error.amount and (side is Side.UPPER) != self.problem.maximise:
+        if task.must_play_errors() and (side is Side.UPPER) != self.problem.maximise:
             return side.value * np.inf  # the rounding of rewards is counted on nature's side only
         bound = find_bound(self.problem, expansion, side, self._every_policy(side))
         if bound is None:
@@ -188,7 +188,8 @@ class BoxBounds:
     def _at(self, bound: AffineBound, cell: Box | Polytope) -> float:
         value = bound.at(cell, self.pmdp.initial_state)
         found = float(self.problem.task.outward(value, value)[bound.side is Side.UPPER])
-        return min(max(found, 0.0), 1.0) if self.problem.is_reach else found
+        least, most = self.problem.criterion.exact_range
+        return min(max(found, least), most)
 
     def interval_bound(self, side: Side, lower: np.ndarray, upper: np.ndarray) -> float:
         direction = Sense.MIN if side is Side.LOWER else Sense.MAX

@@ -78,7 +78,7 @@ def expand_without_cycles(
     """
     pmdp, chances = problem.pmdp, chances_of(problem, frame)
     sinks = problem.structure.sinks
-    if problem.must_reach and len(sinks):
+    if problem.criterion.must_reach and len(sinks):
         return None
     if problem.reward[gather(pmdp.state_ptr, sinks)[0]].any():
         return None
@@ -215,7 +215,7 @@ def known_chain(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyC
     """The chain of a policy (R,) for expressions with these values (F,), cached: data change bounds, rarely chains."""
     known: dict[Any, PolicyChain] = cached_on(problem.pmdp, "chains", lambda _: {})
     marks = (weights, p > 0.0, problem.reward, problem.task.decided)
-    key = (problem.gamma, problem.must_reach, problem.signed, *(array.tobytes() for array in marks))
+    key = (problem.gamma, problem.criterion.must_reach, problem.criterion.signed, *(array.tobytes() for array in marks))
     if key not in known:
         if len(known) >= min(KEPT_CHAINS, KEPT_STATES // problem.pmdp.num_states):
             known.clear()
@@ -314,13 +314,13 @@ def _never_ending(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(worthless, lost), each (S,): where the policy stays forever at value 0, and where its value is infinite."""
     pmdp, none = problem.pmdp, np.zeros(problem.pmdp.num_states, bool)
-    if problem.discounted:
+    if problem.criterion.contracts:
         return none, none
     usable = usable_rows(weights > 0.0, False)
     start = ~problem.task.decided
     still = held_states(pmdp, usable, ALL_ROWS, start, lambda: moves(None, p[pmdp.expression]))
     paid = np.maximum.reduceat(np.where(weights > 0.0, problem.reward, 0.0), pmdp.state_ptr[:-1]) > 0.0
-    costly = still if problem.must_reach or problem.signed else still & paid
+    costly = still if not problem.proper_max else still & paid
     if not costly.any():
         return still, none
     # Every state that can reach them has an infinite value too.

@@ -132,14 +132,13 @@ def _ends(problem: Problem, kept: np.ndarray) -> bool:
     minimiser who must reach the target pays infinity for them. In all other cases there must be none, except where
     nothing is left to be paid, whatever is played.
     """
-    maximising = problem.objective.sense is Sense.MAX
-    if problem.discounted or (not problem.signed and (problem.must_reach is not maximising)):
+    if problem.criterion.endless_never_wins(problem.objective.sense):
         return True
     pmdp, decided = problem.pmdp, problem.task.decided
     worth = (problem.boundary() != 0.0) & decided
     worth[pmdp.row_state[problem.reward != 0.0]] = True
     source = pmdp.row_state[pmdp.transition_row]
     matters = reached(pmdp.successor, source, np.flatnonzero(worth), pmdp.num_states) & ~decided
-    if problem.must_reach:
+    if problem.criterion.must_reach:
         matters = ~decided
     return not problem.held_states(usable_rows(kept, False), ANY_ROW, matters).any()

@@ -25,7 +25,7 @@ from rpl_agent.core.coupled.expansion import (
     greedy_policy,
 )
 from rpl_agent.core.coupled.optimality import RowVerdict, settled_rows
-from rpl_agent.core.model import Kind, Objective, Policy
+from rpl_agent.core.model import Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
 from rpl_agent.core.regions.product import Product
@@ -92,7 +92,7 @@ def regret_with_error(objective: Objective, found: Regret, bounds: tuple[float, 
     bounds : on the policy's value, and so, with the regret, on the optimum
     """
     regret = found.most
-    if error == 0.0 or objective.kind is not Kind.REWARD or not np.isfinite(regret):
+    if error == 0.0 or not objective.criterion.pays or not np.isfinite(regret):
         return found
     lower, upper = bounds[0] - regret, bounds[1] + regret
     low, high = objective.with_reward_error(lower, upper, error)

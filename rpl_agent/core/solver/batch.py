@@ -34,12 +34,14 @@ class _Known:
 def _graph(problem: Problem, weights: np.ndarray | None) -> _Known:
     """Where the proper side's opponents can hold the play without reward, and where the value can only be infinite."""
     pmdp, states = problem.pmdp, problem.pmdp.num_states
-    if problem.discounted:
+    if problem.criterion.contracts:
         return _Known(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
     infinite = np.zeros(states, dtype=bool)
-    if not problem.is_reach:
+    if problem.criterion.can_be_infinite:
         infinite = ~problem.finite_states(weights, not problem.maximise)
-    usable = usable_rows(played_rows(weights, pmdp.num_rows), not problem.must_reach and problem.reward != 0.0)
+    usable = usable_rows(
+        played_rows(weights, pmdp.num_rows), not problem.criterion.must_reach and problem.reward != 0.0
+    )
     quantifier = ANY_ROW if weights is None and not problem.agent_proper else ALL_ROWS
     start = ~problem.task.decided & ~infinite
     return _Known(problem.held_states(usable, quantifier, start, willing=not problem.nature_proper), infinite)
@@ -57,7 +59,7 @@ class _Level:
         """(k,) bounds on T values for the block's states."""
         q = generic_bounds(problem, values, upward, self.rows)
         result = state_bounds(problem, q, upward, weights, self.states, self.rows)
-        return np.minimum(result, 1.0) if problem.is_reach else result
+        return np.minimum(result, problem.criterion.most)
 
 
 def _blocks(problem: Problem) -> list[_Level]:
@@ -102,7 +104,7 @@ def _below(
 ) -> tuple[np.ndarray, int]:
     """Iterates that stay below the value; a tiny cost per step keeps them inductive on cycles."""
     values = problem.boundary()
-    if problem.discounted:
+    if problem.criterion.contracts:
         least = min(float(problem.reward.min(initial=0.0)), 0.0) / (1.0 - problem.gamma)
         values[~problem.task.decided] = least * (1.0 + 1e-9) - 1e-9
     steps = 0
@@ -139,13 +141,13 @@ def _above(
         if not block.cyclic:
             values[states] = block.image(problem, values, True, weights)
             continue
-        infinite = graph.infinite[states] | (problem.must_reach & graph.held[states])
+        infinite = graph.infinite[states] | (problem.criterion.must_reach & graph.held[states])
         zero = graph.held[states] & problem.proper_max & ~infinite
         start = np.where(np.isfinite(low[states]), low[states], 0.0)
         proven = False
         for k in range(GUESSES):
             guess = start + GUESS * GUESS_GROWTH**k * max(float(np.abs(start).max()), 1e-3)
-            guess = np.minimum(guess, 1.0) if problem.is_reach else guess
+            guess = np.minimum(guess, problem.criterion.most)
             values[states] = np.where(infinite, np.inf, np.where(zero, 0.0, guess))
             for _ in range(GUESS_SWEEPS):
                 image = block.image(problem, values, True, weights)
@@ -164,20 +166,15 @@ def _above(
 def _nothing(problem: Problem, upward: bool) -> np.ndarray:
     """(S,) trivial bounds."""
     values = problem.boundary()
-    nothing = 1.0 if problem.is_reach else np.inf
-    if not upward:
-        nothing = -np.inf if problem.discounted else 0.0
-    values[~problem.task.decided] = nothing
+    values[~problem.task.decided] = problem.criterion.most if upward else problem.criterion.least
     return values
 
 
 def _trivial(problem: Problem, values: np.ndarray) -> float:
-    if problem.is_reach:
-        return 1.0
-    if problem.discounted:
+    if problem.criterion.contracts:
         most = max(float(problem.reward.max(initial=0.0)), 0.0)
         return most / (1.0 - problem.gamma) * (1.0 + 1e-9) + float(np.abs(values).max(initial=0.0))
-    return np.inf
+    return problem.criterion.most
 
 
 def _rows(problem: Problem, blocks: list[_Level], values: np.ndarray) -> np.ndarray:

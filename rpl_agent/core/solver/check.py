@@ -159,10 +159,9 @@ def _shape(solution: Solution) -> list[str]:
         issues.append("the bracket at the initial state is tighter than the values")
     if least == -np.inf:
         issues.append(f"upper is -inf in {_name(problem, np.isneginf(high))}")
-    sums_up = not (problem.is_reach or problem.discounted or horizon is not None)
-    if (not sums_up or (problem.signed and not problem.must_reach)) and most == np.inf:
+    if most == np.inf and not problem.criterion.can_be_infinite:
         issues.append(f"lower is infinite in {_name(problem, np.isposinf(low))}, where every value is finite")
-    for side, values, any_sign in (("lower", low, problem.signed), ("upper", high, True)):
+    for side, values, any_sign in (("lower", low, problem.criterion.signed), ("upper", high, True)):
         if core.any_faint(values.size, np.ascontiguousarray(values)):
             faint = (values != 0.0) & (np.abs(values) < SMALLEST) & ((values > 0.0) | any_sign)
             if faint.any():
@@ -216,14 +215,14 @@ class _Claim:
     @cached_property
     def values(self) -> np.ndarray:
         """The claim, tightened by what holds without proof: sums of rewards >= 0 are not negative."""
-        known = self.problem.discounted or self.problem.signed or self.given.min() >= 0.0
-        return self.given if known else np.maximum(self.given, 0.0)
+        least = self.problem.criterion.least
+        return self.given if self.given.min() >= least else np.maximum(self.given, least)
 
     @cached_property
     def must_end(self) -> bool:
         """Whether the inequality alone proves nothing: points 4, 7 and 8."""
-        problem, free = self.problem, self.problem.signed and not self.problem.must_reach
-        return not problem.discounted and (self.upward != problem.proper_max or free)
+        criterion = self.problem.criterion
+        return not criterion.contracts and (self.upward != self.problem.proper_max or criterion.sums_endlessly)
 
     @cached_property
     def active(self) -> np.ndarray:
@@ -231,9 +230,9 @@ class _Claim:
         found = ~self.problem.task.decided
         if self.must_end:
             found = found & np.isfinite(self.values)
-            if not self.upward and not self.problem.signed:
-                found &= self.values > 0.0
-        elif self.upward and not self.problem.discounted and not self.problem.maximise and self.is_region:
+            if not self.upward:
+                found &= self.values > self.problem.criterion.least
+        elif self.upward and not self.problem.criterion.contracts and not self.problem.maximise and self.is_region:
             found = found & ~self._held_at_zero(found & (self.values == 0.0))
         return found
 
@@ -270,7 +269,7 @@ class _Claim:
         if _fails(self.values[decided], problem.boundary()[decided], self.upward).any():
             bad = decided & _fails(self.values, problem.boundary(), self.upward)
             return [f"{self.side} is wrong in the decided {_name(problem, bad)}"]
-        if self.upward and not (problem.discounted or problem.signed) and self.given.min() < 0.0:
+        if self.upward and self.given.min() < problem.criterion.least:
             return [f"upper is negative in {_name(problem, self.given < 0.0)}"]
         return []
 
@@ -286,8 +285,7 @@ class _Claim:
         then puts mass: 1 yes, 0 no, -1 free.
         """
         problem = self.problem
-        if problem.is_reach:
-            np.minimum(image, 1.0, out=image)
+        np.minimum(image, problem.criterion.most, out=image)
         bad = self.active & _fails(self.values, image, self.upward)
         if bad.any():
             relation = ">=" if self.upward else "<="
@@ -302,11 +300,7 @@ class _Claim:
             return []  # whatever rows are played, and whatever they pay
         here = self.values[pmdp.row_state]
         result = totals if self.policy is None else image[pmdp.row_state]
-        spent = (here > result) if self.upward else (here < result)
-        if problem.signed:
-            spent &= not problem.must_reach
-        else:
-            spent |= problem.reward > 0.0
+        spent = problem.criterion.spent((here > result) if self.upward else (here < result), problem.reward)
         usable = usable_rows(played_rows(self.weights, pmdp.num_rows), spent)
         quantifier = ANY_ROW if self.policy is None else ALL_ROWS
         held = problem.held_states(usable, quantifier, self.active, support=support)
@@ -314,7 +308,7 @@ class _Claim:
             return []
         if self.upward:
             return [f"the target can be avoided forever from {_name(problem, held)}"]
-        if problem.signed:
+        if problem.criterion.signed:
             return [f"the play can be held forever in {_name(problem, held)}"]
         return [f"lower is positive where the play can be held: {_name(problem, held)}"]
 

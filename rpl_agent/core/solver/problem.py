@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Policy, Sense, Task, Unreached, cached_on
+from rpl_agent.core.model import Criterion, Nature, Objective, ParametricMDP, Policy, Sense, Task, Unreached, cached_on
 from rpl_agent.core.native import Struct, core, read_only
 from rpl_agent.core.relaxations.base import POINT, CompiledSet, Relaxation, longest_row, model_rows, workspace
 from rpl_agent.core.solver.graph import (
@@ -123,36 +123,22 @@ class Problem:
         return self.objective.discount
 
     @property
-    def discounted(self) -> bool:
-        return self.gamma < 1.0
-
-    @property
-    def is_reach(self) -> bool:
-        return self.objective.kind is Kind.REACH
-
-    @property
-    def must_reach(self) -> bool:
-        """Whether plays that never reach the target cost infinity."""
-        return self.objective.must_reach
-
-    @property
-    def signed(self) -> bool:
-        return self.task.signed
+    def criterion(self) -> Criterion:
+        """What a play is worth."""
+        return self.task.criterion
 
     @cached_property
     def as_cost(self) -> Problem:
         """A total of both signs as a cost: gains are negative costs. Any other problem as it is."""
-        if not self.signed or self.objective.sense is Sense.MIN:
+        if not self.criterion.signed or self.objective.sense is Sense.MIN:
             return self
         objective = replace(self.objective, sense=Sense.MIN, unreached=Unreached.ACCUMULATE)
         task, agent = replace(self.task, objective=objective, reward=-self.reward), -self.agent
         return replace(self, task=task, agent=agent, maximise=not self.maximise, mirrors=self)
 
-    @property
+    @cached_property
     def proper_max(self) -> bool:
-        if self.discounted:
-            return self.objective.sense is Sense.MAX
-        return not (self.must_reach or self.signed)
+        return self.criterion.proper_max(self.objective.sense)
 
     @property
     def agent_proper(self) -> bool:
@@ -172,7 +158,7 @@ class Problem:
     @cached_property
     def order(self) -> np.ndarray | None:
         """(n,) undecided states, successors first, without sinks; None with cycles or a discount."""
-        if self.discounted or any(len(cyclic) for _, cyclic in self.structure.rounds):
+        if self.criterion.contracts or any(len(cyclic) for _, cyclic in self.structure.rounds):
             return None
         return self.structure.rounds[0][0]  # without cycles there is one
 
@@ -207,7 +193,7 @@ class Problem:
             self.reward > 0.0,
             quantifier,
             nature_helps,
-            self.must_reach,
+            self.criterion.must_reach,
             self.task.target,
             np.ones(self.pmdp.num_states, dtype=bool),
         )
@@ -283,20 +269,19 @@ class Problem:
         if self.task.final is not None:
             return self.task.final.copy()
         values = np.zeros(self.pmdp.num_states)
-        if self.is_reach:
-            values[self.task.target] = 1.0
+        values[self.task.target] = self.criterion.at_target
         return values
 
     @cached_property
     def structure(self) -> Structure:
         """The solution order; cached with the model, because data change the bounds but not the graph."""
         decided = self.task.decided
-        key = (decided.tobytes(), self.discounted)
+        key = (decided.tobytes(), self.criterion.contracts)
         known = structures(self.pmdp)
         if key not in known:
             if len(known) > 8:
                 known.clear()
-            known[key] = _build_structure(self.pmdp, decided, self.discounted)
+            known[key] = _build_structure(self.pmdp, decided, self.criterion.contracts)
         return known[key]
 
 

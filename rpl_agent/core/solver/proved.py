@@ -116,9 +116,7 @@ def _settled(solution: Solution, upward: bool) -> Solution | None:
     values, policy = sign * given, side_policy(solution, upward)
     is_open = np.isfinite(values) & ~problem.task.decided
     for _ in range(SETTLING_SWEEPS):
-        image = images(problem, values, side, policy)[0]
-        if problem.is_reach:
-            image = np.minimum(image, 1.0)
+        image = np.minimum(images(problem, values, side, policy)[0], problem.criterion.most)
         moved = np.where(is_open, outer(values, image), values)
         if np.array_equal(moved, values):
             break

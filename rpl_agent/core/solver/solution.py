@@ -82,8 +82,7 @@ class Solution:
 
 def claiming_nothing(solution: Solution, upward: bool) -> Solution:
     """The solution with trivial bounds on one side."""
-    side, value = ("upper", np.inf) if upward else ("lower", -np.inf)
-    value = float(upward) if solution.problem.is_reach else value
+    side, value = "upper" if upward else "lower", solution.problem.criterion.exact_range[upward]
     values = np.full(solution.problem.pmdp.num_states, value)
     changes: Any = {side: value, f"{side}_values": np.broadcast_to(values, solution.lower_values.shape)}
     return replace(solution, **changes, converged=False)
@@ -99,9 +98,8 @@ def without_tiny(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tupl
     if ((lower > 0.0) & (lower < SMALLEST)).any():
         lower = np.where((lower > 0.0) & (lower < some), 0.0, lower)
     if ((upper != 0.0) & (np.abs(upper) < SMALLEST)).any():
-        free = problem.discounted or problem.signed
-        upper = np.where(~problem.task.decided & ((upper > 0.0) | free), upper + some, upper)
-    if problem.signed and ((lower < 0.0) & (lower > -SMALLEST)).any():
+        upper = np.where(~problem.task.decided & (upper > problem.criterion.least), upper + some, upper)
+    if problem.criterion.signed and ((lower < 0.0) & (lower > -SMALLEST)).any():
         lower = np.where(~problem.task.decided, lower - some, lower)
     return lower, upper
 

@@ -153,7 +153,7 @@ def solve(
         return solve_horizon(problem, precision, began, side)
     if relaxation.compiled() is not None:
         return _solve_compiled(problem.as_cost, precision, max_iterations, warm, began)
-    if not problem.signed:
+    if not problem.criterion.signed:
         return solve_batch(problem, precision, max_iterations, began)
     # the iterates of `solve_batch` start from 0; a hull has a solver, but its inner side says nothing of the set
     hull = Intervals(relaxation.pmdp, *relaxation.bounds(), name=relaxation.name)
@@ -266,7 +266,7 @@ def _bounds(problem: Problem, max_iterations: int, guess: np.ndarray, width: flo
     rows = pmdp.state_ptr[:-1].copy()
     unknown = np.zeros(pmdp.num_states, dtype=bool)  # without a lower bound; 0 stands there until the end
     _sinks(problem, structure.sinks, lower, upper, rows)
-    unknown[structure.sinks] = problem.signed and not problem.must_reach
+    unknown[structure.sinks] = problem.criterion.sums_endlessly
     any_cycle = any(len(cyclic) for _, cyclic in structure.rounds)
     witness = np.zeros(pmdp.num_transitions) if any_cycle and problem.nature_proper else None
     iterations, swept = 1, False
@@ -294,11 +294,11 @@ def _bounds(problem: Problem, max_iterations: int, guess: np.ndarray, width: flo
 
 def _sinks(problem: Problem, sinks: np.ndarray, lower: np.ndarray, upper: np.ndarray, chosen: np.ndarray) -> None:
     """States that only loop: nothing is reached; a cost accrues forever; a reward is 0 or infinite."""
-    if problem.is_reach or not len(sinks):
+    if not len(sinks):
         return
-    if problem.must_reach or problem.signed:
-        lower[sinks] = np.inf if problem.must_reach else 0.0
-        upper[sinks] = np.inf
+    known = problem.criterion.sink_bounds
+    if known is not None:
+        lower[sinks], upper[sinks] = known
         return
     for s in sinks.tolist():
         rows = np.arange(problem.pmdp.state_ptr[s], problem.pmdp.state_ptr[s + 1])

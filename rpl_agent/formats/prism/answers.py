@@ -23,7 +23,7 @@ from rpl_agent.core.coupled.region import (
     solve_region,
 )
 from rpl_agent.core.errors import ModelError, RPLWarning, listed
-from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Reward, Sense, Unreached, range_on_box
+from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Reach, Reward, Sense, Unreached, range_on_box
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.interval import Intervals, Point
 from rpl_agent.core.solver import solve
@@ -114,7 +114,7 @@ def _signed_and_rounded(query: Query) -> bool:
     if name is None or not query.pmdp.rewards[name].is_known:
         return False
     task = query.objective.resolve(query.pmdp)
-    return task.signed and task.reward_error.amount > 0.0
+    return task.must_play_errors()
 
 
 def _with_reward_end(query: Query, upward: bool) -> ParametricMDP:
@@ -133,7 +133,7 @@ def _surely(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: 
     That is where a zero cost until the target, infinite if it is missed, is finite; the graph decides.
     """
     pmdp, objective = query.pmdp, query.objective
-    if objective.kind is not Kind.REACH or objective.horizon is not None or objective.avoid is not None:
+    if objective.criterion != Reach(objective.target or ""):
         return np.zeros(pmdp.num_states, dtype=bool)
     free = replace(pmdp, rewards={"free": Reward(np.zeros(pmdp.num_states), np.zeros(pmdp.num_rows))})
     question = Objective(

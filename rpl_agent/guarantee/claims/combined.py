@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Kind, Objective, ParametricMDP, Reward, Sense, Task, gather, reached
+from rpl_agent.core.model import Objective, ParametricMDP, Reward, Sense, Task, gather, reached
 from rpl_agent.core.solver.graph import ANY_ROW, held_states, moves, played_rows, usable_rows
 
 #: names in the combined model
@@ -65,11 +65,12 @@ class CombinedModel:
         for task, settled in zip(self.tasks, self.settled):
             early = settled & ~self.over
             wrong = early[source] & ~settled[pmdp.successor]
-            if task.objective.kind is Kind.REACH:  # behind a state to avoid a target counts no more
+            counts_targets = task.criterion.at_target > 0.0
+            if counts_targets:  # behind a state to avoid a target counts no more
                 wrong |= early[source] & task.target[pmdp.successor]
             bad = np.flatnonzero(wrong)
             state = int(source[bad[0]]) if len(bad) else -1
-            if task.objective.kind is Kind.REACH and state < 0:
+            if counts_targets and state < 0:
                 open_targets = np.flatnonzero(task.target & ~self.over & _reachable(pmdp))
                 state = int(open_targets[0]) if len(open_targets) else -1
             if state >= 0:
@@ -90,9 +91,7 @@ class CombinedModel:
     @cached_property
     def gains(self) -> np.ndarray:
         """(K, S) what a play that is over in a state pays to each objective."""
-        return np.array(
-            [task.target if task.objective.kind is Kind.REACH else self.over & False for task in self.tasks]
-        )
+        return np.array([task.target & (task.criterion.at_target > 0.0) for task in self.tasks])
 
     def ended(self, stoppable: np.ndarray) -> tuple[ParametricMDP, np.ndarray]:
         """(the model in which plays that are over lead to an end, (R',) the row of the model for each of its rows).
@@ -142,7 +141,7 @@ class CombinedModel:
 
     def weighted(self, weights: np.ndarray, sense: Sense) -> WeightedSum:
         """The optimum of Σ weights_k V_k over all policies, as the value of one total."""
-        reach = np.array([task.objective.kind is Kind.REACH for task in self.tasks])
+        reach = np.array([not task.criterion.pays for task in self.tasks])
         turned = reach & (weights < 0.0)
         ended, origin = self.ended(
             self._held if self._needs_stops(weights, turned, sense) else np.zeros_like(self.over)
@@ -179,7 +178,7 @@ class CombinedModel:
 
 
 def _task(pmdp: ParametricMDP, objective: Objective) -> Task:
-    if objective.horizon is not None or objective.kind is Kind.INSTANT:
+    if objective.horizon is not None:
         raise ModelError(f"{objective.describe()} has a horizon: limits and curves are for plays without one")
     if objective.reward_name is not None and objective.reward_name in pmdp.rewards:
         if not pmdp.rewards[objective.reward_name].is_known:
@@ -191,7 +190,7 @@ def _settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     """(S,) where an objective is decided, or has nothing more to gain whatever happens."""
     if task.objective.must_reach:
         return task.decided
-    useful = task.target.copy() if task.objective.kind is Kind.REACH else np.zeros(pmdp.num_states, bool)
+    useful = task.target & (task.criterion.at_target > 0.0)
     useful[pmdp.row_state[(task.reward != 0.0) & ~task.decided[pmdp.row_state]]] = True
     open_moves = ~task.decided[pmdp.row_state[pmdp.transition_row]]
     source, target = pmdp.row_state[pmdp.transition_row][open_moves], pmdp.successor[open_moves]

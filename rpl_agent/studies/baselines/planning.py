@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Kind, ParametricMDP, Policy, Sense, Task
+from rpl_agent.core.model import ParametricMDP, Policy, Sense, Task
 from rpl_agent.core.native import core
 from rpl_agent.core.solver.graph import model_graph
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
@@ -57,12 +57,11 @@ class TabularPlanner:
         )
         self._work = np.empty(int(np.diff(pmdp.row_ptr).max()))
         self.start = np.zeros(pmdp.num_states)
-        if task.objective.kind is Kind.REACH:
-            self.start[task.target] = 1.0
+        self.start[task.target] = task.criterion.at_target
         self.zero = np.zeros(pmdp.num_rows)
         costs = task.reward[~task.decided[pmdp.row_state]]
-        positive = task.objective.kind is Kind.REWARD and not self.maximise and bool((costs > 0).all())
-        self.any_start = task.objective.discount < 1 or positive
+        positive = task.criterion.pays and not self.maximise and bool((costs > 0).all())
+        self.any_start = task.criterion.contracts or positive
 
     def plan(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 
 from rpl_agent.agent.world.plays import gains
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Kind, Policy, Sense
+from rpl_agent.core.model import Policy, Sense
 from rpl_agent.core.model.simulate import sampling_world
 from rpl_agent.core.native import core
 from rpl_agent.studies.baselines.base import Baseline
@@ -47,7 +47,7 @@ class QLearning(Baseline):
         self.visits = np.zeros(pmdp.num_rows, dtype=np.int64)
         sign = 1.0 if task.objective.sense is Sense.MAX else -1.0
         self._reward = sign * task.reward
-        self._bonus = sign * task.target if task.objective.kind is Kind.REACH else np.zeros(pmdp.num_states)
+        self._bonus = sign * task.criterion.at_target * task.target
         self._discount = task.objective.discount  # for compiled episodes, in which silent states take a step
         self._gain = sign * gains(pmdp, task)
 

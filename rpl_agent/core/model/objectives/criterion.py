@@ -23,6 +23,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model.objectives.sense import Sense
 
@@ -35,20 +37,25 @@ class Criterion:
     at_target: ClassVar[float] = 0.0
     #: whether later steps count ever less, so that an inequality alone bounds a value, with or without an end
     contracts: ClassVar[bool] = False
-    #: whether it counts rewards
+    #: whether steps pay
     pays: ClassVar[bool] = True
     #: whether errors of rewards are shares of them, because the number of payments has no bound
     is_open_ended: ClassVar[bool] = False
 
     @property
     def least(self) -> float:
-        """A number that no value falls below."""
+        """A number that no value falls below, for rewards as they are rounded."""
         return -math.inf
 
     @property
     def most(self) -> float:
-        """A number that no value exceeds."""
+        """A number that no value exceeds, for rewards as they are rounded."""
         return math.inf
+
+    @property
+    def exact_range(self) -> tuple[float, float]:
+        """The range of values for exact rewards, of which the model's may be roundings."""
+        return (-math.inf, math.inf) if self.pays else (self.least, self.most)
 
     @property
     def must_reach(self) -> bool:
@@ -78,6 +85,30 @@ class Criterion:
     def proper_max(self, sense: Sense) -> bool:
         """Whether the maximiser is the *proper* side, the one whose plays without end are worthless to it."""
         return True
+
+    @property
+    def sink_bounds(self) -> tuple[float, float] | None:
+        """Bounds on a state that the play never leaves; None if they depend on what it pays there."""
+        return None
+
+    def endless_never_wins(self, sense: Sense) -> bool:
+        """Whether no agent prefers a play without end: it counts nothing, gains nothing or costs infinity."""
+        return self.contracts or self.must_reach is not (sense is Sense.MAX)
+
+    def clip(self, values: np.ndarray) -> None:
+        """Move values into the range that holds without proof, in place."""
+        if self.least > -math.inf:
+            np.maximum(values, self.least, out=values)
+        if self.most < math.inf:
+            np.minimum(values, self.most, out=values)
+
+    def trivial(self, upward: bool, payment: float, end: float) -> float:
+        """A bound that needs no proof, if a step pays at most ``payment`` in size and a play ends with ``end``."""
+        return self.most if upward else self.least
+
+    def spent(self, strict: np.ndarray, reward: np.ndarray) -> np.ndarray:
+        """(R,) rows that no play takes forever: those with a strict inequality, or a payment that adds up."""
+        return strict | (reward > 0.0)
 
     def moved(self, lower: float, upper: float, error: float) -> tuple[float, float]:
         """Bounds on a value for rewards that differ from the model's by at most ``error`` per payment."""
@@ -112,6 +143,10 @@ class Reach(Criterion):
     def most(self) -> float:
         return 1.0
 
+    @property
+    def sink_bounds(self) -> tuple[float, float] | None:
+        return 0.0, 0.0
+
     def text(self, sense: Sense, bound: str = "") -> str:
         path = f"F{bound} {_quoted(self.target)}"
         if self.avoid is not None:
@@ -145,8 +180,22 @@ class Total(Criterion):
     def can_be_infinite(self) -> bool:
         return not self.sums_endlessly
 
+    @property
+    def sink_bounds(self) -> tuple[float, float] | None:
+        if self.must_reach:
+            return math.inf, math.inf
+        return (0.0, math.inf) if self.signed else None
+
     def proper_max(self, sense: Sense) -> bool:
         return not (self.must_reach or self.signed)  # a play that goes on costs a minimiser
+
+    def endless_never_wins(self, sense: Sense) -> bool:
+        return not self.signed and super().endless_never_wins(sense)
+
+    def spent(self, strict: np.ndarray, reward: np.ndarray) -> np.ndarray:
+        if self.signed:  # payments of both signs need not add up
+            return strict & (not self.must_reach)
+        return super().spent(strict, reward)
 
     def moved(self, lower: float, upper: float, error: float) -> tuple[float, float]:
         """Here ``error`` is a share of each reward: for rewards ≥ 0 values differ by the same share, and otherwise
@@ -187,6 +236,10 @@ class Discounted(Criterion):
 
     def proper_max(self, sense: Sense) -> bool:
         return sense is Sense.MAX  # either would do
+
+    def trivial(self, upward: bool, payment: float, end: float) -> float:
+        size = payment / (1.0 - self.discount) + end
+        return (1.0 if upward else -1.0) * size * (1.0 + 1e-9)
 
     def text(self, sense: Sense, bound: str = "") -> str:
         path = f"C{bound}" if self.target is None else f"F{bound} {_quoted(self.target)}"
@@ -241,15 +294,13 @@ class Horizon(Criterion):
 class Instant(Criterion):
     """The reward of the state after exactly so many steps."""
 
+    pays: ClassVar[bool] = False
     reward: str
     steps: int
 
     @property
     def payments(self) -> float:
         return 1.0
-
-    def moved(self, lower: float, upper: float, error: float) -> tuple[float, float]:
-        return lower, upper  # no step pays
 
     def text(self, sense: Sense, bound: str = "") -> str:
         return _reward_text(self.reward, sense, f"I={self.steps}")

@@ -390,6 +390,13 @@ class Task:
         late = int(pmdp.has_random_start) + pmdp.is_silent[pmdp.row_state]
         return self.reward if discount == 1.0 or not late.any() else self.reward * discount**late
 
+    def must_play_errors(self, more: float = 0.0) -> bool:
+        """Whether nature has to choose errors of rewards, those of rounding and ``more``: of sums of gains and losses.
+
+        The error of such a sum can be any share of it. Of other values it is a share or an amount (`outward`).
+        """
+        return self.criterion.signed and more + self.reward_error.amount > 0.0
+
     def outward(self, lower: Any, upper: Any) -> tuple[Any, Any]:
         """Bounds on values at the start (numbers or arrays) for exact rewards, from bounds for those of this task.
 

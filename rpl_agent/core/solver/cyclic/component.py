@@ -68,7 +68,7 @@ def solve_component(
     relative to values above 1 (0: as little as possible).
     """
     local = Local.of(problem, states)
-    if problem.discounted:
+    if problem.criterion.contracts:
         return [_bounds(problem, local, lower, upper, guess, budget, width)]
     if problem.proper_max and not local.reward.any() and not upper[local.exits].any():  # nothing is ever paid
         return [_constant(local, np.ones(local.n, dtype=bool), 0.0, 0.0, local.state_ptr[:-1])]
@@ -89,7 +89,7 @@ def solve_component(
             lower[local.states[zero]] = upper[local.states[zero]] = 0.0
             states = states[~zero]
             local = Local.of(problem, states)
-    if len(states) and problem.is_reach:
+    if len(states) and not problem.criterion.pays:
         one, rows, p = _sure(problem, local, lower)
         if one.any():
             parts.append(_constant(local, one, 1.0, 1.0, rows, p))
@@ -136,16 +136,16 @@ def _infinite_lower(
     of both signs have no lower bound there, unless a play that never ends costs infinity.
     """
     rows = local.state_ptr[:-1].copy()
-    nothing = -np.inf if problem.signed else 0.0
+    nothing = problem.criterion.least
     exits_differ = bool((np.isinf(upper[local.exits]) & np.isfinite(lower[local.exits])).any())
     certain = (problem.cs.kind <= INTERVAL or not problem.maximise) and not exits_differ
-    if not certain or (problem.signed and not problem.must_reach):
+    if not certain or problem.criterion.sums_endlessly:
         return nothing, rows
-    if problem.must_reach and problem.agent == MAX_AGENT:
+    if problem.criterion.must_reach and problem.agent == MAX_AGENT:
         rows = _missing_rows(local, infinite, np.isinf(upper[local.exits]))
         missed = not (_finite(problem, local.fix_agent(rows), upper) & infinite).any()
         return (np.inf if missed else 0.0), rows
-    if not problem.agent_proper or problem.must_reach:
+    if not problem.agent_proper or problem.criterion.must_reach:
         return np.inf, rows
     # Exits of infinite value get a large value instead; the discount keeps all numbers finite.
     prize = np.where(
@@ -182,7 +182,7 @@ def _missing_rows(local: Local, infinite: np.ndarray, exit_infinite: np.ndarray)
 
 def _finite(problem: Problem, local: Local, upper: np.ndarray) -> np.ndarray:
     """(n,) states whose value the graph does not show to be infinite."""
-    if problem.is_reach:
+    if not problem.criterion.pays:
         return np.ones(local.n, dtype=bool)
     exit_finite = np.isfinite(upper[local.exits])
     pays = local.reward > 0.0
@@ -282,7 +282,7 @@ def _swept(
     budget: int,
 ) -> ComponentBounds | None:
     """The same by sweeps, on states in the order of their distance from the exits; None if they take too long."""
-    ends = lower[local.exits] != 0.0 if problem.is_reach else np.isfinite(lower[local.exits])
+    ends = np.isfinite(lower[local.exits]) if problem.criterion.pays else lower[local.exits] != 0.0
     order, _ = local.graph.backward_order(ends)
     local = Local.of(problem, local.states[order])
     found = swept_bounds(problem, local, lower[local.exits], upper[local.exits], guess[local.states], width, budget)
@@ -377,14 +377,15 @@ def _proper_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray,
     checked, witness = fixed, None
     if problem.nature_proper:
         fixed = fixed.fix_nature(game.p)
-        if not problem.discounted:  # with a discount no witness is needed: nature may choose again in the check
+        if not problem.criterion.contracts:  # otherwise no witness is needed: nature may choose again in the check
             checked = fixed
             witness = Witness.of(local.rows, game.p, local.cs.lower, local.cs.upper, local.cs.kind > INTERVAL)
     steps = 0
     hull_only = problem.nature_proper and local.cs.kind > INTERVAL  # only the hull of its distributions is known
-    unaided = hull_only and problem.signed and problem.must_reach  # a check takes no row as spent: nobody may hold it
+    # a check takes no row as spent: nobody may hold it
+    unaided = hull_only and problem.criterion.signed and problem.criterion.must_reach
     held = can_hold(replace(local, maximise=True) if unaided else local, problem.proper_max, fixed, game.p)
-    ends = problem.discounted or not held.any()
+    ends = problem.criterion.contracts or not held.any()
     if ends:
         start = np.concatenate([game.values[: local.n], exits])
         free = local.fix_agent(game.rows) if problem.agent_proper else local
@@ -396,14 +397,14 @@ def _proper_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray,
             if good and hull_only:
                 # The operator must agree, and strictly: a check does not take them as evidence that the play ends.
                 good = _verified(problem, free, values, is_upper)[1]
-                if good and not (problem.discounted or _is_strict(free, values, is_upper)):
+                if good and not (problem.criterion.contracts or _is_strict(free, values, is_upper)):
                     good, spare = False, values.copy() if spare is None else spare
             if good:
                 return values, steps
         if spare is not None:
             return spare, steps
     lost_mass = witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN  # what iterates cannot attain
-    if is_upper or problem.discounted or hull_only or lost_mass:
+    if is_upper or problem.criterion.contracts or hull_only or lost_mass:
         return _trivial(problem, local, exits, is_upper), steps
     return _from_below(fixed, exits, budget), steps
 
@@ -417,7 +418,7 @@ def _other_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray, 
     if not problem.nature_proper and not local.nature_fixed:
         fixed = fixed.fix_nature(game.p)
     steps = 0
-    quotient = None if problem.discounted else collapse(fixed)
+    quotient = None if problem.criterion.contracts else collapse(fixed)
     start = np.concatenate([game.values[: local.n], exits])
     margins = _margins(checked, start, is_upper)
     if quotient is None:
@@ -427,24 +428,19 @@ def _other_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray, 
     for found, used in _within(budget - game.steps, candidates):
         steps += used
         values, good = _verified(problem, checked, found, is_upper)
-        if good and problem.signed and not problem.must_reach:  # what never ends must not stay below its total
+        if good and problem.criterion.sums_endlessly:  # what never ends must not stay below its total
             good = _is_strict(checked, values, is_upper, zero=False)
         if good:
             return values, steps
-    if is_upper or problem.discounted or problem.signed:
+    if is_upper or problem.criterion.contracts or problem.criterion.signed:
         return _trivial(problem, local, exits, is_upper), steps
     return _from_below(checked, exits, budget), steps
 
 
 def _trivial(problem: Problem, local: Local, exits: np.ndarray, is_upper: bool) -> np.ndarray:
     """A trivial bound."""
-    if problem.is_reach:
-        worst = 1.0 if is_upper else 0.0
-    elif problem.discounted:
-        size = np.abs(local.reward).max(initial=0.0) / (1.0 - problem.gamma) + np.abs(exits).max(initial=0.0)
-        worst = (1.0 if is_upper else -1.0) * size * (1.0 + 1e-9)
-    else:
-        worst = np.inf if is_upper else -np.inf if problem.signed else 0.0
+    payment, end = np.abs(local.reward).max(initial=0.0), np.abs(exits).max(initial=0.0)
+    worst = problem.criterion.trivial(is_upper, payment, end)
     return np.concatenate([np.full(local.n, worst), exits])
 
 

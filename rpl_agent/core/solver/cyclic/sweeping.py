@@ -175,10 +175,7 @@ def verified(problem: Problem, checked: Local, values: np.ndarray, is_upper: boo
 
 def clip(problem: Problem, n: int, values: np.ndarray) -> None:
     """Clip the values of n states to what holds without proof."""
-    if not (problem.discounted or problem.signed):
-        np.maximum(values[:n], 0.0, out=values[:n])
-    if problem.is_reach:
-        np.minimum(values[:n], 1.0, out=values[:n])
+    problem.criterion.clip(values[:n])
 
 
 def is_narrow(local: Local) -> bool:
@@ -203,7 +200,7 @@ def swept_bounds(
     """
     equal = exit_low == exit_high
     apart = float(np.abs(exit_high - exit_low, where=~equal, out=np.zeros(len(equal))).max(initial=0.0))
-    if problem.signed or not np.isfinite(apart):
+    if problem.criterion.signed or not np.isfinite(apart):
         return None
     quotient = None
     if _loops(problem, local).any():
@@ -215,7 +212,7 @@ def swept_bounds(
     start = np.concatenate([guess, exit_low])
     inner = start if quotient is None else quotient.down(start)
     work = local if quotient is None else quotient.local
-    if not (problem.proper_max or problem.discounted or guess.any()):
+    if not (problem.proper_max or problem.criterion.contracts or guess.any()):
         inner[: work.n] = work.ways_out(inner[work.n :])[1]  # from 0 a cost would rise by one step per sweep
     found = _Values.of(work, inner, budget)
     tolerance = 0.02 * width
@@ -273,7 +270,7 @@ def _sides(
         is_proper = is_upper != problem.proper_max
         free = problem.agent == FIXED_AGENT or is_upper != own_upper
         checked = local if free else local.fix_agent(proper.rows)
-        strict = is_proper and not problem.discounted
+        strict = is_proper and not problem.criterion.contracts
         if is_proper:
             yield _Bound(proper, proper_steps, checked, None, strict, is_upper)
         else:
@@ -300,7 +297,7 @@ def _leaving(problem: Problem, local: Local, values: np.ndarray, change: float, 
 
 def _loops(problem: Problem, local: Local) -> np.ndarray:
     """(n,) where the proper side can stay forever without paying or being paid: values there are not unique."""
-    if problem.discounted:
+    if problem.criterion.contracts:
         return np.zeros(local.n, dtype=bool)
     played = played_rows(local.weights if local.agent == FIXED_AGENT else None, len(local.reward))
     usable = usable_rows(played, local.reward != 0.0)
