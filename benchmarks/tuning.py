@@ -14,7 +14,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rpl_agent.studies.experiments.tasks import SB3_ENVS, Curve, truth
+from rpl_agent.studies.experiments.tasks import SB3_ENVS, truth
+from rpl_agent.studies.experiments.worlds import compared_world
 
 WORLDS = ("Aircraft-20x10", "Betting-25", "Glider-11x9")
 EPISODES = 2_000
@@ -45,7 +46,7 @@ def loss(algorithm: str, settings: dict[str, Any], world: str, episodes: int = E
     from rpl_agent.studies.baselines.sb3 import SB3Agent
 
     agent = SB3Agent(algorithm, seed=seed, num_envs=SB3_ENVS, **settings).learn(gym.make(f"rpl/{world}-v0"), episodes)
-    value, best = Curve(world).value(agent.policy), truth(world).value
+    value, best = compared_world(world).value(agent.policy, 1, seed), truth(world).value
     return min(1.0, abs(best - value) / abs(best)) if math.isfinite(value) else 1.0
 
 

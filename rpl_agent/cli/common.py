@@ -152,22 +152,23 @@ def config_of(arguments: argparse.Namespace) -> Config:
     return Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
 
 
+#: What --policy takes.
+POLICY_FILE = (
+    "a table state,action,weight (.csv), what rpl export wrote (.csv, .json, .strat), a scheduler of Storm (.json), or "
+    "a model of Stable-Baselines3 (.zip; loading one runs code in it: use your own)"
+)
+
+
 def add_policy(parser: Options, what: str) -> None:
     """Add --policy FILE."""
-    text = f"{what}: a table state,action,weight (.csv), what rpl export wrote (.csv, .json, .strat), a scheduler of "
-    text += "Storm (.json), or a model of Stable-Baselines3 (.zip)"
-    parser.add_argument("--policy", metavar="FILE", help=text)
+    parser.add_argument("--policy", metavar="FILE", help=f"{what}: {POLICY_FILE}")
 
 
 def policy_of(path: str, source: ModelSource) -> Policy:
     """The policy in a file, for the model of a source."""
-    if path.endswith(".zip"):
-        from rpl_agent.studies.baselines.sb3 import from_sb3
+    from rpl_agent.studies.baselines.policy_files import policy_from_file
 
-        return from_sb3(path, source.env())
-    from rpl_agent.formats.policies import read_policy
-
-    return read_policy(path, source.pmdp)
+    return policy_from_file(path, source.pmdp, source.env, source.options)
 
 
 def load_model(arguments: argparse.Namespace) -> PrismModel:
@@ -279,19 +280,20 @@ def _require_property(arguments: argparse.Namespace) -> None:
 
 def _own_source(name: str) -> ModelSource | None:
     """A source for the user's own environment; None if the name is not one."""
-    from rpl_agent.agent.world.named_env import absolute, make_named, names_code
+    from rpl_agent.agent.world.named_env import absolute, make_named, named_world, names_code
 
     if not names_code(name):
         return None
     from rpl_agent.agent import RPLAgent
 
-    env, options = make_named(name)
+    env, options, truth = named_world(name)
     if "returns" in options or "rewards" in options:
         return world_source(name)
     agent = RPLAgent(env=env, **options)
+    theta = None if truth is None else agent.pmdp.instantiate(truth).theta
     steps, named = (agent.world and agent.world.limit) or DEFAULT_STEPS, absolute(name)
     return ModelSource(
-        named, agent.pmdp, agent.objective, None, steps, lambda render_mode: make_named(named, render_mode)[0], options
+        named, agent.pmdp, agent.objective, theta, steps, lambda render_mode: make_named(named, render_mode)[0], options
     )
 
 

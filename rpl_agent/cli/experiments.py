@@ -8,9 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rpl_agent.cli.common import emit
+from rpl_agent.cli.common import OWN_ENV, POLICY_FILE, emit
 from rpl_agent.cli.parser import Options, add_call, call, output_file
 
+PICTURE = output_file(".png", ".pdf", ".svg")
 API = "rpl_agent.studies.experiments.api"
 #: options of each kind of sweep, and of both
 HELP: dict[str, dict[str, Any]] = {
@@ -20,7 +21,14 @@ HELP: dict[str, dict[str, Any]] = {
         "quick": "small instances and budgets: minutes instead of hours",
         "budget": "episodes per run (default: the paper's 10^5)",
     },
-    "compare": {"agents": "whom to compare", "seeds": "runs of each agent", "budget": "episodes per run"},
+    "compare": {
+        "agents": "whom to compare",
+        "seeds": "runs of each agent",
+        "budget": "episodes per run",
+        "policy": (f"a level line beside the agents: {POLICY_FILE}", {"metavar": "FILE"}),
+        "measured": "episodes that measure a policy where the true parameters are not known (default 1000)",
+        "plot": ("a picture of all worlds: .png, .pdf or .svg", {"type": PICTURE, "metavar": "FILE"}),
+    },
 }
 SWEEP: dict[str, Any] = {
     "output": "folder for rows, tables and figures; a sweep found there is resumed",
@@ -33,8 +41,19 @@ def register(commands: Any) -> None:
     reproduce = commands.add_parser(
         "reproduce", run=run_sweep, help="the paper's tables and figures, beside our own sets"
     )
-    compare = commands.add_parser("compare", run=run_sweep, help="agents side by side on the same worlds and budgets")
-    compare.add_argument("ids", nargs="+", metavar="ID")
+    compare = commands.add_parser(
+        "compare",
+        run=run_sweep,
+        help="agents side by side on the same worlds and budgets",
+        description="Learning curves of several agents. Values are exact where the true parameters are known (our "
+        "worlds, and your own if its factory returns them as theta), otherwise means of further episodes.",
+    )
+    compare.add_argument(
+        "ids",
+        nargs="+",
+        metavar="ID",
+        help=f"a world of ours, a world of Gymnasium whose structure is known (FrozenLake-v1), or {OWN_ENV}",
+    )
     for sweep, name in ((reproduce, "reproduce"), (compare, "compare")):
         sweep.later(partial(_add_sweep, sweep, name))
         sweep.add_argument("--no-progress", action="store_true")

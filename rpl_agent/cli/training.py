@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import (
     OWN_ENV,
+    POLICY_FILE,
     ModelSource,
     add_method,
     add_seed,
@@ -88,12 +89,12 @@ def _add_folder(parser: argparse.ArgumentParser, optional: bool = False) -> None
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:
-    """The keywords of `agent.sampling.returns.bound_return`."""
-    group = parser.add_argument_group("any policy, without a model (with --env)")
+    """Any policy: the keywords of `agent.sampling.returns.bound_return`."""
+    group = parser.add_argument_group("any policy (with --env)")
     group.add_argument(
         "--policy",
         metavar="FILE",
-        help="a .zip of Stable-Baselines3 (loading one runs code in it: use your own), or path/to/file.py:function",
+        help=f"{POLICY_FILE}; or path/to/file.py:function, from an observation to an action",
     )
     group.add_argument("--algorithm", metavar="NAME", help="class that saved the .zip (default: by its settings)")
     group.add_argument(
@@ -101,11 +102,12 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         type=float,
         nargs=2,
         metavar=("LO", "HI"),
-        help="least and most that one episode can return",
+        help="least and most that one episode can return; only a .zip or a function in an environment whose structure "
+        "is not known needs them",
     )
     group.add_argument("--delta", type=between(0, 1), help="probability that the interval is wrong (default 0.001)")
     group.add_argument(
-        "--width", type=between(0, math.inf), metavar="EPS", help="end early once the interval is this narrow"
+        "--width", type=between(0, math.inf), metavar="EPS", help="with --returns: end early once it is this narrow"
     )
 
 
@@ -314,7 +316,7 @@ def _finish(arguments: argparse.Namespace, result: dict) -> int:
 
 def run_evaluate(arguments: argparse.Namespace) -> None:
     if arguments.policy is not None:
-        _bound_return(arguments)
+        _evaluate_policy(arguments)
         return
     unused = [name for name in ("returns", "delta", "width", "algorithm") if getattr(arguments, name) is not None]
     if unused:
@@ -328,17 +330,74 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     emit(arguments, result, "evaluation")
 
 
-def _bound_return(arguments: argparse.Namespace) -> None:
-    """Bound the mean return of a policy of the user's own."""
-    from rpl_agent.agent.sampling.returns import bound_return
-    from rpl_agent.agent.world.named_env import load_named, named_or_registered, names_code
+def _evaluate_policy(arguments: argparse.Namespace) -> None:
+    """Bound the mean value of a policy of the user's own."""
+    from rpl_agent.agent.world.named_env import names_code
 
     if arguments.run_folder is not None or arguments.bounds is not None:
         extra = "a run folder" if arguments.run_folder is not None else "--worth (write --returns)"
         raise ModelError(f"--policy is played in --env and takes no {extra.removeprefix('a ')}")
-    missing = [name for name in ("env", "returns") if getattr(arguments, name) is None]
-    if missing:
-        raise ModelError(f"--policy needs --{missing[0]}: rpl evaluate --policy FILE --env ID --returns LO HI")
+    if arguments.env is None:
+        raise ModelError("--policy needs --env: rpl evaluate --policy FILE --env ID [--returns LO HI]")
+    observes = names_code(arguments.policy) or arguments.policy.endswith(".zip")
+    if observes and arguments.returns is not None:
+        _bound_return(arguments)
+    elif names_code(arguments.policy):
+        raise ModelError("a function needs --returns LO HI, the least and most that one episode can return")
+    else:
+        _evaluate_table(arguments)
+
+
+def _evaluate_table(arguments: argparse.Namespace) -> None:
+    """A policy over the states of a known model, valued as the model's objective does."""
+    from rpl_agent.agent import RPLAgent
+    from rpl_agent.cli.common import policy_of
+    from rpl_agent.guarantee.shown import true_value
+
+    for name in ("width", "algorithm"):
+        if getattr(arguments, name) is not None:
+            raise ModelError(f"--{name} belongs to --returns LO HI with a .zip or a function")
+    try:
+        source = source_of({"id": arguments.env})
+    except ModelError as error:
+        if not arguments.policy.endswith(".zip"):
+            raise
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"--policy needs --returns LO HI, the least and most that an episode returns: {reason}"
+        ) from None
+    policy = policy_of(arguments.policy, source)
+    agent = RPLAgent(env=source.env(), **(source.options or {}))
+    found = agent.evaluate(
+        source.env(),
+        arguments.episodes,
+        policy=policy,
+        bounds=None if arguments.returns is None else tuple(arguments.returns),
+        seed=arguments.seed,
+        delta=arguments.delta,
+    )
+    mean, deviation = float(found.values.mean()), found.value_error
+    data = {"policy": arguments.policy, "env": arguments.env, "objective": source.objective.describe()}
+    data |= {"episodes": arguments.episodes, "monte_carlo": mean, "standard_error": deviation, "cut": found.cut}
+    data |= {"lower": found.lower, "upper": found.upper, "delta": found.delta}
+    text = f"{data['objective']}: {mean:.6g} ± {2 * deviation:.2g} ({arguments.episodes:,} episodes)"
+    if math.isfinite(found.lower):
+        text += f"\n  without any model, with probability ≥ {1 - found.delta:g}: [{found.lower:.6g}, {found.upper:.6g}]"
+    else:
+        text += "\n  no bound: give the range of an episode's value, --returns LO HI"
+    if source.theta is not None:
+        data["value"] = true_value(source.pmdp, source.objective, policy, source.theta)
+        text += f"\n  true value (known here, never used): {data['value']:.6g}"
+    if found.cut:
+        text += f"\n  {found.cut:,} episodes were cut before the objective was decided"
+    emit(arguments, {**data, "text": text}, "evaluation")
+
+
+def _bound_return(arguments: argparse.Namespace) -> None:
+    """Bound the mean return of a policy that sees observations."""
+    from rpl_agent.agent.sampling.returns import bound_return
+    from rpl_agent.agent.world.named_env import load_named, named_or_registered, names_code
+
     if names_code(arguments.policy):
         policy = load_named(arguments.policy)
     else:

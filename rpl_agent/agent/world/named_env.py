@@ -3,7 +3,8 @@
 ``module:Id`` is Gymnasium's way: the module is imported, then the id is made (or, if Gymnasium has no such id, the
 module's function or class of that name is called). ``path/to/file.py:factory`` runs the file and calls the
 function or class. A factory returns the environment, which carries its model as attributes ``pmdp`` and ``objective``,
-or a pair: the environment and a dictionary of keywords for `RPLAgent`, e.g. ``{"pmdp": …, "objective": …}``.
+or a pair: the environment and a dictionary of keywords for `RPLAgent`, e.g. ``{"pmdp": …, "objective": …}``. The
+keyword ``theta`` is the truth of a simulator, if it is known: it is for measuring, and no agent gets it.
 
 Only code named on the command line is run: a run folder never names code.
 """
@@ -15,6 +16,7 @@ import importlib.util
 import inspect
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,18 +41,34 @@ def absolute(text: str) -> str:
     return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else text
 
 
+#: The keyword for the true parameters.
+TRUTH = "theta"
+
+
 def make_named(text: str, render_mode: str | None = None) -> tuple[Any, dict[str, Any]]:
     """The environment named by ``text``, and keywords for the agent."""
+    env, options, _ = named_world(text, render_mode)
+    return env, options
+
+
+def named_world(text: str, render_mode: str | None = None) -> tuple[Any, dict[str, Any], Any]:
+    """The environment named by ``text``, keywords for the agent, and the true parameters or None."""
     place, _, name = text.rpartition(":")
     module = _from_file(Path(place)) if place.endswith(".py") else _imported(place)
     made = _made(module, name, text, render_mode)
     env, options = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
     if not (hasattr(env, "step") and hasattr(env, "reset")):
         raise ModelError(f"{text} made {type(env).__name__}, which is not a Gymnasium environment")
-    unknown = sorted(set(options) - set(KEYWORDS))
+    unknown = sorted(set(options) - set(KEYWORDS) - {TRUTH})
     if unknown:
-        raise ModelError(f"{text} returned the keyword {unknown[0]!r} for the agent; known are {', '.join(KEYWORDS)}")
-    return env, dict(options)
+        known = ", ".join((*KEYWORDS, TRUTH))
+        raise ModelError(f"{text} returned the keyword {unknown[0]!r} for the agent; known are {known}")
+    return env, {name: value for name, value in options.items() if name != TRUTH}, options.get(TRUTH)
+
+
+def attach_keywords(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same keywords for `attach`, which has another name for one of them."""
+    return {"state_of" if name == "observation_to_state" else name: value for name, value in options.items()}
 
 
 def load_named(text: str) -> Any:

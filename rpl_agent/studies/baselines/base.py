@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,6 +30,9 @@ from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.schema import Whole, jsonable, read
+
+#: Arguments that are code or models of the user's.
+NOT_STORED = {"observation_to_state", "attachment"}
 
 
 @dataclass
@@ -54,15 +57,24 @@ class Baseline(Acting, ABC):
     seed : for everything random in the learner and in the stream of episodes.
     compiled : use the environment's compiled simulator if it has one (same law, far faster).
     observation_to_state : maps an observation to a state, if the environment's observations are not states.
+    attachment : further keywords of `attach`, such as ``pmdp`` and ``objective``; not stored in files.
     """
 
     name: ClassVar[str] = "baseline"
     certificate: Any = None  # only learners with guarantees have one
 
-    def __init__(self, *, seed: int = 0, compiled: bool = True, observation_to_state: StateOf | None = None):
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        compiled: bool = True,
+        observation_to_state: StateOf | None = None,
+        attachment: Mapping[str, Any] | None = None,
+    ):
         self.seed = seed
         self.compiled = compiled
         self.observation_to_state = observation_to_state
+        self.attachment = {"state_of": observation_to_state, **(attachment or {})}
         self.num_episodes = 0
         self.num_timesteps = 0
         self.num_updates = 0
@@ -100,7 +112,7 @@ class Baseline(Acting, ABC):
         """Attach an environment; a learner keeps what it knows if the model is the same."""
         if self._world is not None and env is self._world.env:
             return
-        attached = attach(env, state_of=self.observation_to_state, compiled=self.compiled)
+        attached = attach(env, **self.attachment, compiled=self.compiled)
         if attached.objective.horizon is not None:
             raise ModelError("baselines plan stationary policies: finite-horizon objectives are not supported")
         if attached.objective.resolve(attached.pmdp).depends_on_parameters:
@@ -174,7 +186,7 @@ class Baseline(Acting, ABC):
         """Constructor arguments by name; a learner keeps each as an attribute, as in scikit-learn."""
         signatures = [inspect.signature(kind) for kind in type(self).__mro__ if issubclass(kind, Baseline)]
         keywords = {p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY}
-        return {name: getattr(self, name) for name in sorted(keywords - {"observation_to_state"})}
+        return {name: getattr(self, name) for name in sorted(keywords - NOT_STORED)}
 
     def save(self, path: str | os.PathLike) -> None:
         """Write everything learned, in the agent's format, atomically."""
@@ -195,7 +207,12 @@ class Baseline(Acting, ABC):
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike, env: Env | None = None, *, observation_to_state: StateOf | None = None
+        cls,
+        path: str | os.PathLike,
+        env: Env | None = None,
+        *,
+        observation_to_state: StateOf | None = None,
+        attachment: Mapping[str, Any] | None = None,
     ) -> Baseline:
         """Load a saved learner; without an environment it waits for `set_env`."""
         state, arrays = checkpoint.read_latest(path)
@@ -203,8 +220,11 @@ class Baseline(Acting, ABC):
         if saved.learner != cls.__name__:
             raise DataError(f"{os.fspath(path)!r} holds a {saved.learner}, not a {cls.__name__}")
         try:
+            # 0.2 called it greedy_weight
             config = {"weight" if key == "greedy_weight" else key: value for key, value in saved.config.items()}
-            agent = cls(**config, observation_to_state=observation_to_state)  # 0.2 called it greedy_weight
+            agent = cls(
+                **config, observation_to_state=observation_to_state, attachment=attachment
+            )  # 0.2 called it greedy_weight
         except TypeError as error:
             raise DataError(f"{os.fspath(path)!r}: {error}") from None
         agent._pending = (saved, arrays)

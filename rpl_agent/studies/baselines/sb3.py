@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any, ClassVar, TypedDict
 
@@ -42,6 +42,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 #: States per forward pass when the whole policy is read out.
 READ_OUT = 65_536
+#: States of a model without variables that a network can tell apart by one input each.
+MOST_COLUMNS = 2_000
 
 
 class SavedAgent(TypedDict):
@@ -55,9 +57,11 @@ class SavedAgent(TypedDict):
 
 
 def state_features(pmdp: ParametricMDP) -> np.ndarray:
-    """(S, V) float32, the state variables scaled to [0, 1]."""
+    """(S, V) float32, the state variables scaled to [0, 1]; of a model without them one column per state."""
     if not pmdp.variables:
-        raise ModelError(f"{pmdp!r} has no state variables to learn from")
+        if pmdp.num_states > MOST_COLUMNS:
+            raise ModelError(f"{pmdp!r} has no state variables to learn from: name them, build(…, variables=[…])")
+        return np.eye(pmdp.num_states, dtype=np.float32)
     columns = []
     for values in pmdp.variables.values():
         low, high = float(values.min()), float(values.max())
@@ -133,7 +137,8 @@ class SB3Agent:
     """One algorithm by name ("dqn", "ppo", "maskable-ppo"); further keywords go to its constructor.
 
     With ``num_envs`` above 1 it learns from that many copies of the environment in parallel, which costs less per
-    step; episodes that end in the same step count together, so a budget may be exceeded by ``num_envs`` − 1.
+    step; episodes that end in the same step count together, so a budget may be exceeded by ``num_envs`` − 1. Copies
+    come from ``make_env``, or from the environment's specification. ``attachment``: further keywords of `attach`.
     """
 
     name: ClassVar[str] = "sb3"
@@ -146,6 +151,8 @@ class SB3Agent:
         num_envs: int = 1,
         tensorboard_log: str | None = None,
         observation_to_state: StateOf | None = None,
+        attachment: Mapping[str, Any] | None = None,
+        make_env: Callable[[], gym.Env] | None = None,
         **keywords: Any,
     ):
         if algorithm not in ALGORITHMS:
@@ -154,7 +161,8 @@ class SB3Agent:
             raise ModelError(f"num_envs {num_envs} must be at least one")
         self.algorithm, self.seed, self.num_envs, self.keywords = algorithm, seed, num_envs, keywords
         self.tensorboard_log = tensorboard_log
-        self.observation_to_state = observation_to_state
+        self.attachment = {"state_of": observation_to_state, **(attachment or {}), "compiled": False}
+        self.make_env = make_env
         self.num_episodes = 0
         self.num_timesteps = 0
         self.certificate: Any = None
@@ -166,7 +174,7 @@ class SB3Agent:
 
     def set_env(self, env: gym.Env) -> None:
         """Attach an environment with a known model, as the agent does; the model provides the features."""
-        self.world = attach(env, state_of=self.observation_to_state, compiled=False)
+        self.world = attach(env, **self.attachment)
         self.pmdp: ParametricMDP = self.world.pmdp
         self.features = state_features(self.pmdp)
         self._env = FeatureEnv(self.world, self.features, self.masked)
@@ -193,13 +201,13 @@ class SB3Agent:
         """The environment, or several in parallel: the given one and others made from its specification."""
         if self.num_envs == 1:
             return self._env
-        specification = self.world.env.spec
-        if specification is None:
-            raise ModelError("num_envs above 1 needs an environment made by gymnasium.make, which can be made again")
+        specification, make = self.world.env.spec, self.make_env
+        if make is None and specification is None:
+            raise ModelError("num_envs above 1 needs make_env, or an environment made by gymnasium.make")
 
         def copy() -> gym.Env:
-            world = attach(gym.make(specification), state_of=self.observation_to_state, compiled=False)
-            return FeatureEnv(world, self.features, self.masked)
+            made = gym.make(specification) if make is None else make()  # type: ignore[arg-type]
+            return FeatureEnv(attach(made, **self.attachment), self.features, self.masked)
 
         return DummyVecEnv([lambda: self._env] + [copy] * (self.num_envs - 1))
 
@@ -358,6 +366,7 @@ def from_sb3(
     observation_of: Callable[[int], Any] | None = None,
     observation_to_state: StateOf | None = None,
     deterministic: bool = True,
+    attachment: Mapping[str, Any] | None = None,
 ) -> Policy:
     """The policy of a model of Stable-Baselines3, or of its zip file, as a policy over the states of ``env``.
 
@@ -367,6 +376,7 @@ def from_sb3(
     env : the environment that it was trained on, with a known model.
     observation_of : number of a state -> what the environment shows there; found from the observation space if omitted.
     deterministic : the most likely action; False: the network's probabilities (PPO, A2C and MaskablePPO).
+    attachment : further keywords of `attach`, such as ``pmdp`` if the environment does not carry its model.
 
     Raises
     ------
@@ -380,7 +390,7 @@ def from_sb3(
     """
     if isinstance(model, (str, os.PathLike)):
         model = load_policy(os.fspath(model))
-    world = attach(env, state_of=observation_to_state, compiled=False)
+    world = attach(env, **{"state_of": observation_to_state, **(attachment or {}), "compiled": False})
     pmdp, names = world.pmdp, {int(number): a for a, number in enumerate(world.actions.numbers)}
     shown = _observations(world) if observation_of is None else None
     entries: list[tuple[Any, Any, float]] = []

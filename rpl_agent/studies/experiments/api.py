@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.studies.experiments import suites
+from rpl_agent.studies.experiments.report.charts import compare_chart, draw
 from rpl_agent.studies.experiments.report.run import report_run as report_run
 from rpl_agent.studies.experiments.report.sweep import report as report
 from rpl_agent.studies.experiments.report.sweep import write_tables
-from rpl_agent.studies.experiments.runner import Row, run_sweep
+from rpl_agent.studies.experiments.runner import Row, require_rows, run_sweep
 from rpl_agent.studies.experiments.tables import tables
-from rpl_agent.studies.experiments.tasks import AGENTS, instance_name, require_installed
+from rpl_agent.studies.experiments.tasks import AGENTS, require_installed
+from rpl_agent.studies.experiments.worlds import instance_name, policy_in, world_of, world_task
 from rpl_envs import INSTANCES
 
 
@@ -52,23 +55,50 @@ def compare(
     agents: Sequence[str] = ("rpl", "interval-tied", "q-learning", "ucrl2", "psrl"),
     seeds: int = 5,
     budget: int = 10_000,
+    policy: str | os.PathLike | None = None,
+    measured: int | None = None,
     output: str | os.PathLike = "results",
+    plot: str | os.PathLike | None = None,
     jobs: int = 2,
     executor: str = "joblib",
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Agents side by side on the same worlds with the same number of episodes."""
-    names = [instance_name(name) for name in ids]
-    unknown = [name for name in names if name not in INSTANCES]
-    if unknown:
-        raise ModelError(f"no world {unknown}; there are {[i.id for i in INSTANCES.values()]}")
+    """Agents side by side on the same worlds with the same number of episodes.
+
+    Parameters
+    ----------
+    ids : worlds of ours, of Gymnasium with known structure, or your own: module:Id or path/to/file.py:factory.
+    policy : a file with a policy to show beside them, the same in every episode.
+    measured : episodes by which policies are measured where the true parameters are not known.
+    plot : picture of all worlds, as the first one of the README.
+    """
     missing = [name for name in agents if name not in AGENTS]
     if missing:
         raise ModelError(f"no agent {missing}; there are {sorted(AGENTS)}")
     require_installed(agents)
     if seeds < 1 or budget < 1:
         raise ModelError(f"seeds {seeds} and budget {budget} must be at least 1")
-    return _run(suites.compare(names, agents, seeds, budget), output, jobs, executor, progress)
+    worlds = [world_task(name) for name in ids]
+    compared: list[suites.Task] = [{"agent": name} for name in agents]
+    if policy is not None:
+        compared.append(_policy_task(os.fspath(policy), worlds))
+    tasks = suites.compare(worlds, compared, seeds, budget)
+    if measured is not None:
+        tasks = [{**task, "measured": measured} if world_of(task).theta is None else task for task in tasks]
+    result = _run(tasks, output, jobs, executor, progress)
+    if plot is not None:
+        keys = {suites.key(task) for task in tasks}
+        draw(compare_chart([row for row in require_rows(output).all() if row["key"] in keys]), Path(plot))
+        result["files"].append(os.fspath(plot))
+    return result
+
+
+def _policy_task(path: str, worlds: Sequence[suites.Task]) -> suites.Task:
+    """What a task says about a given policy: it is read once before anything is run, and a changed file is another."""
+    for world in worlds:
+        policy_in(path, world_of(world))
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+    return {"agent": Path(path).name, "policy": os.path.abspath(path), "policy_digest": digest}
 
 
 def _run(tasks: list[suites.Task], output: Any, jobs: int, executor: str, progress: bool) -> dict[str, Any]:

@@ -159,12 +159,12 @@ def online(
     ]
 
 
-def compare(ids: Iterable[str], agents: Sequence[str], seeds: int, budget: int) -> list[Task]:
-    """Agents on the same worlds with the same budget."""
+def compare(worlds: Iterable[Task], agents: Sequence[Task], seeds: int, budget: int) -> list[Task]:
+    """Agents on the same worlds with the same budget; what names a world and an agent are parts of a task."""
     return [
-        {"kind": "compare", "instance": name, "agent": agent, "episodes": budget, "seed": seed}
+        {"kind": "compare", **world, **agent, "episodes": budget, "seed": seed}
         for seed in range(seeds)
-        for name in ids
+        for world in worlds
         for agent in agents
     ]
 

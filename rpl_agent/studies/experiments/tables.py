@@ -396,7 +396,7 @@ def compare_table(rows: Sequence[Row]) -> Table:
                     ]
                 )
                 when = f"{arrived.point:.0f} {interval(arrived.low, arrived.high)}"
-                when = "never" if math.isinf(arrived.point) else when
+                when = "–" if math.isnan(value) else "never" if math.isinf(arrived.point) else when
                 cells.append((f"{short(final.point, 4)} {interval(final.low, final.high)}", when))
             (true, true_arrival), (certified, certified_arrival) = cells
             lines.append(
@@ -429,6 +429,10 @@ def compare_table(rows: Sequence[Row]) -> Table:
         "Interquartile means with 95 % bootstrap intervals over seeds. “Episodes to 5 %”: from there on the value "
         "stays within 5 % of V*."
     )
+    sampled = sorted({row["result"]["measured"] for row in rows if "measured" in row["result"]})
+    if sampled:
+        counts = ", ".join(f"{n:,}" for n in sampled)
+        note += f" Where V* is –, the truth is not known: “true value” is then the mean of {counts} further episodes."
     return Table("compare", "Comparison of agents", columns, lines, note)
 
 

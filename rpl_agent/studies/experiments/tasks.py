@@ -1,13 +1,12 @@
 """One run = one row: what each kind of task does, and the agents by name. Each function returns (result, timing).
 
 ``result`` depends on the task alone; everything that depends on the machine goes to ``timing``. A learning curve is
-measured from outside, with the true parameters that only the simulator knows: at given numbers of episodes, the exact
-value of the policy the agent would return then, and its certified value where it has one.
+measured from outside (`worlds`): at given numbers of episodes, the value of the policy the agent would return then,
+and its certified value where it has one.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -26,23 +25,35 @@ from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Policy
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.pipeline import Config, certify
-from rpl_agent.guarantee.shown import true_value
 from rpl_agent.studies.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
+from rpl_agent.studies.baselines.base import Baseline
 from rpl_agent.studies.experiments.suites import Task, checkpoints
+from rpl_agent.studies.experiments.worlds import PRECISION, ComparedWorld, policy_in, world_of
 
 #: The agent's own certificates while learning are switched off by an interval no budget reaches.
 NO_LOGS = 1 << 60
 #: Copies of the world that a deep agent learns from side by side.
 SB3_ENVS = 8
+#: Episodes by which a policy is measured where the true parameters are not known.
+MEASURED = 1_000
 
 
-def _sb3(algorithm: str) -> Callable[[int], Any]:
-    def make(seed: int) -> Any:
+#: A seed and the world -> an agent for it.
+Maker = Callable[[int, ComparedWorld | None], Any]
+
+
+def _sb3(algorithm: str) -> Maker:
+    def make(seed: int, world: ComparedWorld | None) -> Any:
         from rpl_agent.studies.baselines.sb3 import SB3Agent  # torch is loaded only where it is used
 
-        return SB3Agent(algorithm, seed=seed, num_envs=SB3_ENVS)
+        known: dict[str, Any] = {} if world is None else {"attachment": world.attachment, "make_env": world.make}
+        return SB3Agent(algorithm, seed=seed, num_envs=SB3_ENVS, **known)
 
     return make
+
+
+def _tabular(kind: type[Baseline], **settings: Any) -> Maker:
+    return lambda seed, world: kind(seed=seed, attachment=None if world is None else world.attachment, **settings)
 
 
 def rpl(
@@ -51,17 +62,20 @@ def rpl(
     schedule: str = "state-action",
     delta: float = 1e-3,
     exploration: str = "optimistic",
-) -> Callable[[int], Any]:
+) -> Maker:
     """Our agent with one set."""
     rule: Schedule = NAMED[schedule]  # type: ignore[assignment]  # a dictionary of several classes
-    return lambda seed: RPLAgent(
-        confidence=confidence, relaxation=relaxation, delta=delta, schedule=rule, exploration=exploration, seed=seed
-    )
+    method = {"confidence": confidence, "relaxation": relaxation, "delta": delta}
+    return _ours(schedule=rule, exploration=exploration, **method)
 
 
-#: name -> seed -> agent.
-AGENTS: dict[str, Callable[[int], Any]] = {
-    "rpl": lambda seed: RPLAgent(delta=1e-3, seed=seed),
+def _ours(**settings: Any) -> Maker:
+    return lambda seed, world: RPLAgent(**settings, seed=seed, **({} if world is None else world.options))
+
+
+#: name -> its maker.
+AGENTS: dict[str, Maker] = {
+    "rpl": _ours(delta=1e-3),
     "rpl-optimistic": rpl("likelihood", "coupled"),
     "rpl-rectangular": rpl("likelihood", "rectangular"),
     "rpl-pooled": rpl("likelihood", "rectangular", "expression"),
@@ -70,15 +84,15 @@ AGENTS: dict[str, Callable[[int], Any]] = {
     "paper-tied": rpl("clopper-pearson", "tied"),
     "paper-expression": rpl("clopper-pearson", "expression"),
     "paper-rectangular": rpl("clopper-pearson", "rectangular"),
-    "interval-tied": lambda seed: IntervalLearning(tied=True, seed=seed),
-    "interval-untied": lambda seed: IntervalLearning(tied=False, seed=seed),
-    "q-learning": lambda seed: QLearning(seed=seed),
-    "rmax": lambda seed: RMax(seed=seed),
-    "ucrl2": lambda seed: UCRL2(seed=seed),
-    "ucbvi": lambda seed: UCBVI(seed=seed),
-    "psrl": lambda seed: PSRL(seed=seed),
-    "ce": lambda seed: CertaintyEquivalence(seed=seed),
-    "ce-structured": lambda seed: CertaintyEquivalence(structured=True, seed=seed),
+    "interval-tied": _tabular(IntervalLearning, tied=True),
+    "interval-untied": _tabular(IntervalLearning, tied=False),
+    "q-learning": _tabular(QLearning),
+    "rmax": _tabular(RMax),
+    "ucrl2": _tabular(UCRL2),
+    "ucbvi": _tabular(UCBVI),
+    "psrl": _tabular(PSRL),
+    "ce": _tabular(CertaintyEquivalence),
+    "ce-structured": _tabular(CertaintyEquivalence, structured=True),
     "dqn": _sb3("dqn"),
     "ppo": _sb3("ppo"),
     "maskable-ppo": _sb3("maskable-ppo"),
@@ -96,17 +110,21 @@ def require_installed(names: Sequence[str]) -> None:
         raise ModelError(f"{', '.join(missing)} needs Stable-Baselines3: pip install stable-baselines3")
 
 
-def make(name: str, seed: int) -> Any:
+def make(name: str, seed: int, world: ComparedWorld | None = None) -> Any:
+    """An agent by name, for a world if that is not known by the environment alone."""
     if name not in AGENTS:
         raise ModelError(f"no agent {name!r}; there are {sorted(AGENTS)}")
-    return AGENTS[name](seed)
+    return AGENTS[name](seed, world)
 
 
 class Curve:
-    """Collects the points of a learning curve; time spent measuring is not the agent's."""
+    """Collects the points of a learning curve; time spent measuring is not the agent's.
 
-    def __init__(self, instance: str):
-        self.world = rpl_envs.benchmark(instance)
+    episodes : of each measurement, where values are not computed; ``seed`` is theirs
+    """
+
+    def __init__(self, world: ComparedWorld, episodes: int = MEASURED, seed: int = 0):
+        self.world, self.episodes, self.seed = world, episodes, seed
         self.points: list[dict[str, Any]] = []
         self.measuring = 0.0
         self._start = time.perf_counter()
@@ -131,12 +149,10 @@ class Curve:
         self.measuring += time.perf_counter() - now
 
     def value(self, policy: Policy) -> float:
-        """Exact value of a policy at the truth; an unchanged policy is not solved again."""
+        """The value of a policy, see `ComparedWorld.value`; an unchanged one is not measured again."""
         identity = policy.rows.tobytes() if policy.rows is not None else policy.as_weights(self.world.pmdp).tobytes()
         if self._known is None or self._known[0] != identity:
-            world = self.world
-            theta = np.asarray(world.theta)
-            self._known = (identity, true_value(world.pmdp, world.objective, policy, theta))
+            self._known = (identity, self.world.value(policy, self.episodes, self.seed))
         return self._known[1]
 
 
@@ -156,12 +172,9 @@ class _Certified(BaseCallback):
         return True
 
 
-def learn(agent: Any, instance: str, checkpoints: Sequence[int]) -> Curve:
-    """Let an agent learn on a world of ours up to the last checkpoint."""
-    import gymnasium as gym
-
-    env = gym.make(f"rpl/{instance}-v0")
-    curve = Curve(instance)
+def learn(agent: Any, world: ComparedWorld, checkpoints: Sequence[int], curve: Curve) -> None:
+    """Let an agent learn on a world up to the last checkpoint."""
+    env = world.make()
     try:
         if isinstance(agent, RPLAgent):
             agent.learn(env, checkpoints[-1], callback=_Certified(curve, checkpoints), log_interval=NO_LOGS)
@@ -169,18 +182,9 @@ def learn(agent: Any, instance: str, checkpoints: Sequence[int]) -> Curve:
             agent.learn(env, checkpoints[-1], checkpoints=checkpoints, callback=curve.measure)
     finally:
         env.close()
-    return curve
 
-
-#: Solver precision of the tables: far below what the paper prints.
-PRECISION = 1e-6
 
 Outcome = tuple[dict[str, Any], dict[str, float]]
-
-
-def instance_name(name: str) -> str:
-    """ "rpl/Aircraft-20x10-v0" and "Aircraft-20x10" are the same world."""
-    return re.sub(r"^(rpl_envs:)?(rpl/)?|-v\d+$", "", name)
 
 
 class Truth(NamedTuple):
@@ -260,21 +264,45 @@ def online(task: Task) -> Outcome:
     """Figures 2 and 4: value and guarantee of the robust policy along the way."""
     exploration = task.get("exploration", "optimistic")
     make_agent = rpl(task["confidence"], task["relaxation"], task["schedule"], task["delta"], exploration)
-    return _learning(make_agent(task["seed"]), task)
+    world = world_of(task)
+    return _learning(make_agent(task["seed"], world), world, task)
 
 
 def compare(task: Task) -> Outcome:
-    """One agent on one world."""
-    return _learning(make(task["agent"], task["seed"]), task)
+    """One agent on one world, or a given policy."""
+    world = world_of(task)
+    if "policy" in task:
+        return _given(policy_in(task["policy"], world), world, task)
+    return _learning(make(task["agent"], task["seed"], world), world, task)
 
 
-def _learning(agent: Any, task: Task) -> Outcome:
-    name = instance_name(task["instance"])
-    best = truth(name)
-    curve = learn(agent, name, checkpoints(task["episodes"]))
+def _learning(agent: Any, world: ComparedWorld, task: Task) -> Outcome:
+    curve = Curve(world, task.get("measured", MEASURED), task["seed"])
+    learn(agent, world, checkpoints(task["episodes"]), curve)
     seconds = [point.pop("seconds") for point in curve.points]
-    result = {"value": best.value, "sense": curve.world.objective.sense.value, "curve": curve.points}
+    result = {**_truth(world, task), "curve": curve.points}
     return result, {"learning": seconds[-1], "measuring": curve.measuring, "curve": seconds}  # type: ignore[dict-item]
+
+
+def _truth(world: ComparedWorld, task: Task) -> dict[str, Any]:
+    """What a curve is compared with, and how it was measured."""
+    exact = world.theta is not None
+    measured = {} if exact else {"measured": task.get("measured", MEASURED)}
+    return {"value": world.optimum(), "sense": world.objective.sense.value, **measured}
+
+
+def _given(policy: Policy, world: ComparedWorld, task: Task) -> Outcome:
+    """A policy that learns nothing, as a level line beside the curves of those that learn."""
+    start = time.perf_counter()
+    value = world.value(policy, task.get("measured", MEASURED), task["seed"])
+    steps = world.steps(policy, task["seed"])
+    nothing = dict.fromkeys(("certified", "lower", "upper", "updates"))
+    points = [
+        {"episodes": n, "steps": round(n * steps), "true": value, **nothing} for n in checkpoints(task["episodes"])
+    ]
+    seconds = time.perf_counter() - start
+    timing = {"learning": 0.0, "measuring": seconds, "curve": [0.0] * len(points)}
+    return {**_truth(world, task), "curve": points}, timing  # type: ignore[return-value]
 
 
 KINDS: dict[str, Callable[[Task], Outcome]] = {

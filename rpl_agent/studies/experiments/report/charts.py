@@ -43,7 +43,7 @@ PALETTE = (
 )
 #: (kind, label of its box, shown at first)
 KINDS = (
-    ("true", "return of the policy, exact (solid; V^π)", True),
+    ("true", "return of the policy (solid; V^π)", True),
     ("guarantee", "guaranteed return (dashed; L, for costs U)", True),
     ("bound", "what no policy can beat (dotted; U, for costs L)", False),
 )
@@ -137,7 +137,8 @@ def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: 
     """Learning curves over episodes or (the seeds' mean) steps: true value, guarantee, bound on every policy."""
     value, maximise = number(rows[0]["result"]["value"]), rows[0]["result"]["sense"] == "max"
     fields = {"true": "true", "guarantee": "certified", "bound": "upper" if maximise else "lower"}
-    traces, unbounded, seen = [], [], [value]
+    known = math.isfinite(value)
+    traces, unbounded, seen, ends = [], [], [value] if known else [], []
     for (name, colour), some in grouped(rows, names).items():
         first = True
         for kind, column in fields.items():
@@ -150,26 +151,44 @@ def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: 
             traces.append(line(x, middle, name, colour, kind, first))
             traces += area(x, low, high, name, colour, kind)
             first = False
+            finite = middle[np.isfinite(middle)].tolist()
             if kind != "bound":
-                seen += middle[np.isfinite(middle)].tolist()
-    places = [x for trace in traces for x in trace["x"]]
-    traces.insert(
-        0,
-        {  # behind the others
-            "x": [min(places), max(places)],
-            "y": [value, value],
-            "mode": "lines",
-            "name": "the best policy (V*)",
-            "line": {"color": "#777777", "width": 1.5},
-            "hovertemplate": "V* = %{y:.6g}<extra></extra>",
-        },
-    )
+                seen += finite
+            elif not known:  # shown in place of V*
+                ends += finite[-1:]
+    if known:
+        traces.insert(0, _optimum(value, [x for trace in traces for x in trace["x"]]))  # behind the others
     better = "higher is better" if maximise else "lower is better"
     note = f"{better[0].upper()}{better[1:]}; bands span the seeds."
     if unbounded:
         note += f" No finite guarantee at the end: {', '.join(sorted(unbounded))}."
-    reach = [max(0.0, min(seen)), value * 1.06] if maximise else [value * 0.94, min(3 * value, max(seen) * 1.05)]
+    if not known:
+        note += f" The truth is not known: returns are means of {rows[0]['result']['measured']:,} further episodes."
+        nearest, best = (min, max) if maximise else (max, min)
+        value = nearest(ends) if ends else best(seen, default=math.nan)
+    reach = _reach(value, maximise, seen) if seen else None
     return panel(traces, over, f"{'return' if maximise else 'cost'} ({better})", note, log_x=True, y_range=reach)
+
+
+def _optimum(value: float, places: Sequence[float]) -> dict[str, Any]:
+    """The line of the best policy."""
+    return {
+        "x": [min(places), max(places)],
+        "y": [value, value],
+        "mode": "lines",
+        "name": "the best policy (V*)",
+        "line": {"color": "#777777", "width": 1.5},
+        "hovertemplate": "V* = %{y:.6g}<extra></extra>",
+    }
+
+
+def _reach(value: float, maximise: bool, seen: Sequence[float]) -> list[float]:
+    """The range of the vertical axis around V*: values far from it would hide the others."""
+    low, high = min(seen), max(seen)
+    margin = 0.06 * abs(value)
+    if maximise:
+        return [max(0.0, low) if value > 0.0 else max(low, 3.0 * value), value + margin]
+    return [value - margin, min(3.0 * value, high + margin) if value > 0.0 else high + margin]
 
 
 def panel(
@@ -325,7 +344,10 @@ def compare_chart(rows: Sequence[Row]) -> ReportChart:
         if trace.get("legendgroup") in agents:  # not one of those, which have names of their own
             trace["visible"] = "legendonly"
     note = "Only agents that certify guarantee a return. Click a name to show or hide it, click twice to see it alone."
-    return ReportChart("agents", "Return and guarantee against environment steps", note, panels, KINDS)
+    # where V* is not known, what no policy can beat is the nearest to it
+    unknown = any(row["result"]["value"] is None for row in rows)
+    kinds = [(kind, label, shown or unknown) for kind, label, shown in KINDS]
+    return ReportChart("agents", "Return and guarantee against environment steps", note, panels, kinds)
 
 
 # -- policies --------------------------------------------------------------------------------------------------------
@@ -420,7 +442,7 @@ def draw(chart: ReportChart, path: Path, names: Sequence[str] | None = None) -> 
     columns = min(3, len(names))
     lines = math.ceil(len(names) / columns)
     height = chart.panels[names[0]]["layout"].get("height")
-    size = (9, height / 70) if height else (4.4 * columns, 3.4 * lines)
+    size = (9, height / 70) if height else (4.4 * columns, 3.4 * lines) if columns > 1 else (6.4, 4.4)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
     for axis in axes.flat[len(names) :]:
@@ -430,12 +452,13 @@ def draw(chart: ReportChart, path: Path, names: Sequence[str] | None = None) -> 
         shown = [t for t in panel["traces"] if "visible" not in t or t["mode"] == "markers"]
         _traces(axis, [t for t in shown if t.get("meta", {}).get("kind") not in hidden])
         _axes(axis, panel["layout"])
-        axis.set_title(name if len(names) > 1 else "", fontsize=10)
+        axis.set_title("" if name == "all" else name, fontsize=10)
     handles = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels())}
     for kind, label, at_first in chart.kinds:
         if at_first:
             handles[label] = Line2D([], [], color="black", linestyle=STYLES[DASHES[kind]])
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, fontsize=8, frameon=False)
+    ncols = 4 if columns > 2 or height else 2
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=ncols, fontsize=8, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DPI, metadata={"Software": None})  # no version in the file: equal rows, equal bytes
     return path
