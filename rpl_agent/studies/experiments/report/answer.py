@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.model import Objective, Sense
-from rpl_agent.core.model.objective import Kind
+from rpl_agent.core.model import Kind, Objective, Sense
 from rpl_agent.studies.experiments.report.charts import ReportChart, area, line
 
 Points = Mapping[str, np.ndarray]
