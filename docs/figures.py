@@ -30,7 +30,8 @@ from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver import solve, solve_both
 from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.shown import true_value
-from rpl_agent.studies.experiments.report.charts import compare_chart, draw
+from rpl_agent.studies.experiments.report.charts import compare_chart
+from rpl_agent.studies.experiments.report.drawing import draw
 from rpl_agent.studies.experiments.runner import require_rows
 
 IMAGES = Path(__file__).resolve().parent / "images"

@@ -11,7 +11,6 @@ from typing import Any
 from rpl_agent.cli.common import OWN_ENV, POLICY_FILE, emit
 from rpl_agent.cli.parser import Options, add_call, call, output_file
 
-PICTURE = output_file(".png", ".pdf", ".svg")
 API = "rpl_agent.studies.experiments.api"
 #: options of each kind of sweep, and of both
 HELP: dict[str, dict[str, Any]] = {
@@ -27,7 +26,6 @@ HELP: dict[str, dict[str, Any]] = {
         "budget": "episodes per run",
         "policy": (f"a level line beside the agents: {POLICY_FILE}", {"metavar": "FILE"}),
         "measured": "episodes that measure a policy where the true parameters are not known (default 1000)",
-        "plot": ("a picture of all worlds: .png, .pdf or .svg", {"type": PICTURE, "metavar": "FILE"}),
     },
 }
 SWEEP: dict[str, Any] = {
@@ -57,6 +55,12 @@ def register(commands: Any) -> None:
     for sweep, name in ((reproduce, "reproduce"), (compare, "compare")):
         sweep.later(partial(_add_sweep, sweep, name))
         sweep.add_argument("--no-progress", action="store_true")
+    compare.add_argument(
+        "--plot",
+        type=output_file(".png", ".pdf", ".svg"),
+        metavar="FILE",
+        help="a picture of all worlds, like the README's first one: .png, .pdf or .svg",
+    )
     report = commands.add_parser(
         "report", run=run_report, help="one self-contained, interactive HTML page of a run or of a sweep"
     )
@@ -77,7 +81,11 @@ def _add_sweep(parser: Options, name: str) -> None:
 
 def run_sweep(arguments: argparse.Namespace) -> None:
     sweep = getattr(import_module(API), arguments.command)
-    emit(arguments, call(sweep, arguments, progress=not (arguments.no_progress or arguments.json)), "sweep")
+    result = call(sweep, arguments, progress=not (arguments.no_progress or arguments.json))
+    if getattr(arguments, "plot", None) is not None:
+        import_module(API).plot_comparison(result, arguments.plot)
+        result["files"].append(arguments.plot)
+    emit(arguments, result, "sweep")
 
 
 def run_report(arguments: argparse.Namespace) -> None:

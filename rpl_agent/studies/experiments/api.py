@@ -10,7 +10,8 @@ from typing import Any
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.studies.experiments import suites
-from rpl_agent.studies.experiments.report.charts import compare_chart, draw
+from rpl_agent.studies.experiments.report.charts import compare_chart
+from rpl_agent.studies.experiments.report.drawing import draw
 from rpl_agent.studies.experiments.report.run import report_run as report_run
 from rpl_agent.studies.experiments.report.sweep import report as report
 from rpl_agent.studies.experiments.report.sweep import write_tables
@@ -58,7 +59,6 @@ def compare(
     policy: str | os.PathLike | None = None,
     measured: int | None = None,
     output: str | os.PathLike = "results",
-    plot: str | os.PathLike | None = None,
     jobs: int = 2,
     executor: str = "joblib",
     progress: bool = False,
@@ -70,7 +70,6 @@ def compare(
     ids : worlds of ours, of Gymnasium with known structure, or your own: module:Id or path/to/file.py:factory.
     policy : a file with a policy to show beside them, the same in every episode.
     measured : episodes by which policies are measured where the true parameters are not known.
-    plot : picture of all worlds, as the first one of the README.
     """
     missing = [name for name in agents if name not in AGENTS]
     if missing:
@@ -85,12 +84,13 @@ def compare(
     tasks = suites.compare(worlds, compared, seeds, budget)
     if measured is not None:
         tasks = [{**task, "measured": measured} if world_of(task).theta is None else task for task in tasks]
-    result = _run(tasks, output, jobs, executor, progress)
-    if plot is not None:
-        keys = {suites.key(task) for task in tasks}
-        draw(compare_chart([row for row in require_rows(output).all() if row["key"] in keys]), Path(plot))
-        result["files"].append(os.fspath(plot))
-    return result
+    return _run(tasks, output, jobs, executor, progress)
+
+
+def plot_comparison(result: dict[str, Any], path: str | os.PathLike) -> None:
+    """Draw what `compare` returned, as the first picture of the README."""
+    keys = {suites.key(row["task"]) for row in result["rows"]}
+    draw(compare_chart([row for row in require_rows(result["output"]).all() if row["key"] in keys]), Path(path))
 
 
 def _policy_task(path: str, worlds: Sequence[suites.Task]) -> suites.Task:

@@ -18,7 +18,8 @@ import numpy as np
 from rpl_agent.agent.output.plotting.policy_map import PolicyMap, policy_map
 from rpl_agent.core.solver import solve_at
 from rpl_agent.studies.experiments import suites
-from rpl_agent.studies.experiments.report.charts import ReportChart, charts, figures, policy_chart, world_picture
+from rpl_agent.studies.experiments.report.charts import ReportChart, charts, policy_chart, world_picture
+from rpl_agent.studies.experiments.report.drawing import figures
 from rpl_agent.studies.experiments.report.page import (
     Section,
     chart_section,
