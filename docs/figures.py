@@ -3,14 +3,16 @@
 images/pipeline.png   the paper's Figure 1: a parametric MDP, the learned intervals, the confidence region
 images/sharpening.png the certified interval against episodes, our default and the paper's set
 images/one_parameter.png bounds of the drifting walk: rectangular, coupled, exact
-images/returns.png    return and guarantee of PPO, DQN and ours against steps, from results/ (`rpl compare`)
+images/hero.png       return, guarantee and regret of one run of ours; PPO and DQN behind, from results/ (`rpl compare`)
 images/aircraft.png … the six worlds of docs/environments.md
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import gymnasium as gym
 import matplotlib
@@ -20,6 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import rpl_envs
+from rpl_agent.cli import main
 from rpl_agent.core.coupled import coupled_bounds
 from rpl_agent.core.evidence.intervals import confidence_intervals
 from rpl_agent.core.evidence.sampling import uniform_counts
@@ -30,8 +33,7 @@ from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver import solve, solve_both
 from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.shown import true_value
-from rpl_agent.studies.experiments.report.charts import compare_chart
-from rpl_agent.studies.experiments.report.drawing import draw
+from rpl_agent.studies.experiments.report.charts import band
 from rpl_agent.studies.experiments.runner import require_rows
 
 IMAGES = Path(__file__).resolve().parent / "images"
@@ -208,12 +210,82 @@ WORLDS = {
 }  # fmt: skip
 
 
-def returns() -> None:
-    """Three worlds of the comparison, as the report draws them; our own rows are newer than the others'."""
-    results = IMAGES.parents[1] / "results"
-    others = [row for row in require_rows(results).all("compare") if row["task"]["agent"] != "rpl"]
-    chart = compare_chart(others + require_rows(results / "returns").all("compare"))
-    draw(chart, IMAGES / "returns.png", ("MarsRover-10x10", "Betting-25", "Aircraft-20x10"))
+#: The README's first picture: the world, our budget, and the colours of the three agents.
+HERO, HERO_EPISODES = "Betting-25", 5_000
+OURS, PPO, DQN = "#D55E00", "#009E73", "#0072B2"
+
+
+def hero() -> None:
+    """One run of ours: its interval, its value and its regret; the returns of PPO and DQN (`rpl compare`) behind."""
+    points = learned(HERO, HERO_EPISODES)
+    steps, value = points["samples/steps"], points["oracle/optimum"][-1]
+    with plt.rc_context({"font.size": 15, "axes.spines.top": False, "axes.spines.right": False}):
+        figure, (above, below) = plt.subplots(
+            2, 1, figsize=(7.8, 7.0), sharex=True, height_ratios=(2, 1), layout="constrained"
+        )
+        for agent, colour in (("ppo", PPO), ("dqn", DQN)):
+            draw_baseline(above, agent, colour)
+        draw_interval(above, points, value)
+        below.loglog(steps, points["guarantee/regret"], color=OURS, linewidth=2.5)
+        below.set_ylabel("regret")
+        below.set_xlabel("environment steps")
+        last = points["guarantee/regret"][-1]
+        label = f"proved: within {last:.2g} of the best"
+        below.text(300, 2.2 * last, label, color=OURS, weight="bold")
+        figure.savefig(IMAGES / "hero.png", dpi=180, metadata={"Software": None})
+    plt.close(figure)
+
+
+def learned(name: str, episodes: int) -> dict[str, np.ndarray]:
+    """The columns of progress.csv of a run with the simulator's true parameters shown."""
+    with TemporaryDirectory() as folder:
+        main(
+            [
+                "train",
+                f"rpl/{name}-v0",
+                "--budget",
+                str(episodes),
+                "--seed",
+                "0",
+                "--log-dir",
+                folder,
+                "--name",
+                "run",
+                "--quiet",
+            ]
+        )
+        with (Path(folder) / "run" / "progress.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    return {column: np.array([float(row[column] or "nan") for row in rows]) for column in rows[0]}
+
+
+def draw_baseline(axis, agent: str, colour: str) -> None:
+    """The seeds of one baseline: their middle, and their range as a band."""
+    rows = [
+        row
+        for row in require_rows(IMAGES.parents[1] / "results").all("compare")
+        if row["task"]["agent"] == agent and row["task"]["instance"] == HERO
+    ]
+    _, middle, low, high = band(rows, "true")
+    steps = band(rows, "steps")[1]
+    axis.plot(steps, middle, color=colour, linewidth=1.5, alpha=0.8)
+    axis.fill_between(steps, low, high, color=colour, alpha=0.08, linewidth=0)
+
+
+def draw_interval(axis, points, value: float) -> None:
+    """The band that closes around the policy's value."""
+    steps, lower, upper = points["samples/steps"], points["guarantee/lower"], points["guarantee/upper"]
+    axis.fill_between(steps, lower, upper, color=OURS, alpha=0.15, linewidth=0)
+    axis.plot(steps, lower, "--", color=OURS, linewidth=2.5)
+    axis.plot(steps, upper, ":", color=OURS, linewidth=2.5)
+    axis.plot(steps, points["oracle/value"], color=OURS, linewidth=2.5)
+    axis.set(xscale="log", ylim=(0.0, 2.2 * value), ylabel="return")
+    axis.text(6_000, 1.52 * value, "no policy returns more", color=OURS)
+    axis.text(1_700, 1.05 * value, "our policy's return", color=OURS)
+    axis.text(7_000, 0.60 * value, "its guaranteed return", color=OURS)
+    axis.text(9_000, 0.30 * value, "PPO", color=PPO)
+    axis.text(9_000, 0.15 * value, "DQN", color=DQN)
+    axis.text(22_000, 0.22 * value, "(no guarantee)", color="#555555")
 
 
 def worlds() -> None:
@@ -232,7 +304,7 @@ def worlds() -> None:
 
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
-    returns()
+    hero()
     worlds()
     pipeline()
     sharpening()

@@ -1,8 +1,8 @@
 """Write what can be derived: `python docs/generate.py`.
 
-docs/cli.md comes from the parser; the result tables between the marks
-`<!-- results:NAME -->` and `<!-- /results -->` of README.md, docs/choosing.md and docs/experiments.md come from
-results/rows.jsonl.gz.
+docs/index.md is the README, with links as seen from docs/; docs/cli.md comes from the parser; the result tables
+between the marks `<!-- results:NAME -->` and `<!-- /results -->` of README.md, docs/choosing.md and
+docs/experiments.md come from results/rows.jsonl.gz.
 `--check` writes nothing and fails if a page is out of date (run by the tests).
 """
 
@@ -111,6 +111,12 @@ def with_results(text: str) -> str:
     return BLOCK.sub(lambda m: m[1] + blocks[m[2]]() + m[3], text)
 
 
+def index_page(readme: str) -> str:
+    """The README as the first page of the site; what the site lacks is named without a link."""
+    inside = readme.replace("](docs/", "](")
+    return re.sub(r"\[([^\]]+)\]\((?:CONTRIBUTING|SECURITY|LICENSE)[^)]*\)", r"\1", inside)
+
+
 def cli_page() -> str:
     parser = build_parser()
     commands = next(a for a in parser._actions if a.dest == "command").choices
@@ -131,6 +137,7 @@ def main() -> int:
     pages = {DOCS / "cli.md": cli_page()}
     for page in (DOCS.parent / "README.md", DOCS / "choosing.md", DOCS / "experiments.md"):
         pages[page] = with_results(page.read_text())
+    pages[DOCS / "index.md"] = index_page(pages[DOCS.parent / "README.md"])
     for path, text in pages.items():
         if check:
             if not path.exists() or path.read_text() != text:

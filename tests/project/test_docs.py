@@ -49,7 +49,7 @@ def shortened(body: str) -> str:
 
 @pytest.mark.parametrize("as_written", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("page", [
-    # the index has the README's commands, on another world
+    # the index is the README
     pytest.param(p, id=p.name, marks=pytest.mark.nightly if p.name == "index.md" else ())
     for p in PAGES if blocks(p)
 ])  # fmt: skip

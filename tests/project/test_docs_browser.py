@@ -29,7 +29,7 @@ def site(tmp_path_factory):
 @pytest.mark.nightly
 def test_pages_open_from_disk_and_the_api_is_there(site, browser):  # noqa: F811
     with open_page(browser, (site / "index.html").as_uri()) as (page, errors):
-        assert "Quick start" in page.inner_text("h1")
+        assert "rpl_agent" in page.inner_text("h1")
         assert page.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
         page.goto((site / "reference" / "models.html").as_uri())
         assert page.locator("#rpl_agent\\.model\\.objective\\.Objective").count() == 1
