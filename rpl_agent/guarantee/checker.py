@@ -557,7 +557,7 @@ class Coordinates:
         p = self.chances(x, rows)
         need(min(p) > 0, "an expression is not positive at an estimate")
         weights = [counts[f] + self.tau for f in self.free] + [WALL] * len(self.walls)
-        L = self.information([n / q**2 for n, q in zip(weights, p)], rows)
+        L = self.information([n / q / q for n, q in zip(weights, p)], rows)
         for j in r:  # Cholesky's factor in place
             for i in r[j:]:
                 rest = L[i][j] - fsum(L[i][k] * L[j][k] for k in r[:j])
@@ -699,6 +699,11 @@ def stake(level: float, share: float) -> float:
     return min((sqrt(z2) + late) / 2 * early, 2 * sqrt(z2))
 
 
+def stake_level(level: int) -> float:
+    """The level for stakes, rounded so that a share of δ that differs in its last digits has the same payoffs."""
+    return (level >> BITS - 16) / (1 << 16)
+
+
 class Bets:
     """Cuts a·x ≤ b of slabs that contain the truth at all marks simultaneously, except with probability α.
 
@@ -724,7 +729,7 @@ class Bets:
         """u of the free expressions from a mark on: a function of the data before it."""
         if 4 * sum(K) >= 5 * self.aimed:
             self._aim(x, K, N)
-        size = stake(self.level / ONE, share) * sqrt(share)
+        size = stake(stake_level(self.level), share) * sqrt(share)
         return [round(max(-0.5, min(0.5, size * unit)) * self.GRID) for unit in self.unit]
 
     def cuts(self, data: Data) -> list[Cut]:

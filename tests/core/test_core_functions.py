@@ -34,6 +34,7 @@ TESTED_BY = {
     "baselines/test_baselines_tabular.py": "plan_optimistically",
     "likelihood/test_likelihood_core.py": """log_likelihoods rounding_size coordinates jacobian
         inverse_factor penalised newton""",
+    "likelihood/test_aims.py": "fit_rows spread_rows aim passages",
     "coupled/test_coupled.py": """expand_backward reach_forward greedy_steps visit_forward visit_steps reach_steps
         expand_steps raise_steps""",
     "open_world/test_stakes.py": "stake_upper open_sweeps",

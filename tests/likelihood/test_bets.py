@@ -17,10 +17,11 @@ from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.checker import stake
 from rpl_agent.guarantee.likelihood.bets import slabs as bets
 from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
-from rpl_agent.guarantee.likelihood.checked_model import checked_model, joint_coordinates
+from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.joint_set import fits
 from rpl_agent.guarantee.likelihood.region import likelihood_region
 from rpl_agent.guarantee.proof.content import data_content
+from tests.reference.proofs import checked_model
 
 ALPHA, STEPS = 0.1, 6
 
@@ -110,8 +111,9 @@ def _any_payoffs(model, mark):
 
 
 def _own_payoffs(model, mark):
-    line = joint_coordinates(model)
-    own = checker.Bets(*checked_model(model, Objective.discounted("r", 0.8)), line, Fraction(1, 4))
+    checked, asked = checked_model(model, Objective.discounted("r", 0.8))
+    line = checked.coordinates
+    own = checker.Bets(checked, asked, line, Fraction(1, 4))
     counts = mark.successes.tolist(), mark.trials.tolist()
     x = line.next_fit(counts[0], line.start, 0)[0]
     return np.array(own.payoffs(x, mark.progress, *counts)) / own.GRID
@@ -135,7 +137,7 @@ def _products():
 def test_wealth_does_not_grow_on_average_at_the_truth(choose, make, theta):
     """All sequences of six adaptive steps, payoffs fixed anew after one and three of them; for u and for -u."""
     model, theta = make(), np.array(theta)
-    free = np.array(joint_coordinates(model).free)
+    free = joint_coordinates(model).free
     value, mean, weights = model.table.evaluate(theta)[free], np.zeros(2), 0.0
     distinct = set()
     for weight, records in _paths(model, theta):
@@ -159,7 +161,7 @@ def test_wealth_does_not_grow_on_average_at_the_truth(choose, make, theta):
 def test_payoffs_that_look_ahead_win_on_average(make, theta):
     """The same sum with payoffs that know the segment they are settled with: it must not pass the test above."""
     model, theta = make(), np.array(theta)
-    free = np.array(joint_coordinates(model).free)
+    free = joint_coordinates(model).free
     value, mean = model.table.evaluate(theta)[free], 0.0
     for weight, records in _paths(model, theta):
         counts = Counts(model, schedule="planned")
@@ -179,8 +181,8 @@ def test_payoffs_that_look_ahead_win_on_average(make, theta):
 def test_the_gradient_is_that_of_the_optimum(name, kind):
     make, theta = MODELS[name]
     model, objective, step = make(), OBJECTIVES[kind], 1e-4
-    line = joint_coordinates(model)
-    own = checker.Bets(*checked_model(model, objective), line, Fraction(1, 10))
+    checked, asked = checked_model(model, objective)
+    own = checker.Bets(checked, asked, checked.coordinates, Fraction(1, 10))
     gradient = own._slope(model.table.reduction.coordinates(theta)[0].tolist())
     jacobian = model.table.reduction.matrix @ monomial_slopes(model.table.monomials, theta)[1:]
     found = np.array(gradient) @ jacobian
@@ -206,8 +208,8 @@ def test_slabs_hold_those_of_the_checker(name, kind):
     ours = bets.slabs(model, counts, objective, ALPHA)
     checked, asked = checked_model(model, objective)
     data = checker.Data(checked, data_content(counts, graph=False))
-    theirs = checker.Bets(checked, asked, joint_coordinates(model), Fraction(ALPHA)).cuts(data)
-    assert data.fitted == fits(joint_coordinates(model), counts)
+    theirs = checker.Bets(checked, asked, checked.coordinates, Fraction(ALPHA)).cuts(data)
+    assert data.fitted == [x.tolist() for x in fits(joint_coordinates(model), counts)]
     assert len(ours.b) == len(theirs) > 60
     x = [Fraction(v) for v in model.table.reduction.coordinates(theta)[0].tolist()]
     low, high = (np.array([float(end[k]) for end in reach(model)]) for k in (0, 1))

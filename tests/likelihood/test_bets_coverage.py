@@ -3,7 +3,6 @@
 `python -m benchmarks bets --full --jobs N` does the same with 10^4 data sets and whole runs.
 """
 
-import numpy as np
 import pytest
 from scipy.stats import binom
 
@@ -36,10 +35,10 @@ def test_bets_that_look_one_segment_ahead_are_found_out(world, sized, monkeypatc
     following: dict = {}
     honest, slabs = bets._next, bets.slabs
 
-    def cheating(pmdp, key, mark, x, last, placed, free):
-        found = honest(pmdp, key, mark, x, last, placed, free)
-        successes, trials = bets._since(mark, following[mark], free)
-        score = float(found.payoff @ (successes - trials * np.array(found.bets.line.chances(x))))
+    def cheating(pmdp, line, key, mark, x, last, placed):
+        found = honest(pmdp, line, key, mark, x, last, placed)
+        successes, trials = bets._since(mark, following[mark], line.free)
+        score = float(found.payoff @ (successes - trials * line.chances(x)))
         return found if score >= 0.0 else found._replace(payoff=-found.payoff)
 
     def marked(pmdp, counts, objective, alpha):

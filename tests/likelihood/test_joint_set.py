@@ -119,9 +119,8 @@ def test_points_of_the_set_satisfy_tangents_ball_and_region(name, episodes, sche
 def test_the_checkers_set_lies_inside(name, episodes):
     """The same shares of the same particles, in rationals; its own check of the ball."""
     model, _, counts = _data(MODELS[name], episodes, seed=episodes)
-    line = joint_coordinates(model)
-    found = joint_set(line, counts, DELTA)
-    data = checker.Data(_checked(model), data_content(counts, graph=False))
+    found, checked = joint_set(joint_coordinates(model), counts, DELTA), _checked(model)
+    line, data = checked.coordinates, checker.Data(checked, data_content(counts, graph=False))
     exact = checker.Likelihood(line, data, Fraction(DELTA), found.parts)
     K = np.array([k / exact.whole for k in exact.K])[exact.used]
     assert K == pytest.approx(found.observed.counts, rel=1e-12)
@@ -149,10 +148,10 @@ def _checked(model):
 @pytest.mark.parametrize("name", MODELS)
 def test_particles_are_those_of_the_checker(name):
     model, _, counts = _data(MODELS[name], 60, seed=4)
-    line = joint_coordinates(model)
-    for mark, x in zip([None, *counts.marks], joint_sets.fits(line, counts)):
-        theirs = line.particles([0] * len(line.terms) if mark is None else mark.successes.tolist(), x)
-        ours = joint_sets._prior(line, mark, x)
+    ours_line, line = joint_coordinates(model), _checked(model).coordinates
+    for mark, x in zip([None, *counts.marks], joint_sets.fits(ours_line, counts)):
+        theirs = line.particles([0] * len(line.terms) if mark is None else mark.successes.tolist(), x.tolist())
+        ours = joint_sets._prior(ours_line, mark, x)
         assert ours.numbers.tolist() == list(theirs) and len(theirs) > 10
         assert ours.points == pytest.approx(np.array(list(theirs.values())), rel=1e-12, abs=1e-14)
 

@@ -26,9 +26,11 @@ from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Sense
 from rpl_agent.core.model.polynomial import Polynomial
 from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.schema import jsonable
 from rpl_agent.core.solver import solve
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.likelihood.checked_model import model_content
 from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.proof import prove
 from tests.reference import polynomials
@@ -41,6 +43,12 @@ DELTA = 1e-9
 #: questions about one model, and lies about each side of an answer
 QUESTIONS, LIES = 4, 4
 SIDES = (("lower", -1), ("upper", 1))
+
+
+def checked_model(pmdp: ParametricMDP, objective: Objective) -> tuple[checker.Model, checker.Objective]:
+    """Model and objective as the checker reads them."""
+    model = checker.Model(model_content(pmdp, objective, graph=False))
+    return model, checker.Objective(model, jsonable(objective))
 
 
 @dataclass(frozen=True)

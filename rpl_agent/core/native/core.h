@@ -938,6 +938,53 @@ void newton_of_sum(const parameter_chart *chart, const observations *seen, const
                    double *scratch SCRATCH /*[4 * chart.k + 5 * chart.k * chart.k + seen.windows + seen.n]*/,
                    double *x /*[chart.k]*/);
 
+/* ---------------------------------------------------------------------- aims.c: estimates at marks, directions of bets */
+
+/* All numbers of this file are those of guarantee/checker.py, bit for bit. Rows are (c, w) for c + w.x (count, n + 1). */
+
+/* out (count) = the rows at x (n). */
+void rows_at(int64_t count, int64_t n, const double *rows /*[count * (n + 1)]*/, const double *x /*[n]*/,
+             double *out /*[count]*/);
+
+/* `Coordinates.fit` from x, which is overwritten; false if a row is not positive on the way. */
+bool fit_rows(int64_t count, int64_t n, const double *rows /*[count * (n + 1)]*/, const double *counts /*[count]*/,
+              double *scratch SCRATCH /*[3 * count + n * (n + 2)]*/, double *x /*[n]*/);
+
+/* out (n, n) = `Coordinates.spread`, zeros above its diagonal; false if there is none. */
+bool spread_rows(int64_t count, int64_t n, const double *rows /*[count * (n + 1)]*/, const double *counts /*[count]*/,
+                 const double *x /*[n]*/, double *scratch SCRATCH /*[count + n * (n + 1)]*/, double *out /*[n * n]*/);
+
+/* shift (n) and unit (count) of `Bets._aim`, from probabilities p and trials of the rows, and the gradient (n). */
+void aim(int64_t count, int64_t n, const double *rows /*[count * (n + 1)]*/, const double *p /*[count]*/,
+         const double *trials /*[count]*/, const double *gradient /*[n]*/,
+         double *scratch SCRATCH /*[count + n * (n + 1)]*/, double *shift /*[n]*/, double *unit /*[count]*/);
+
+/* The model whose best value is bet on. A passage of transition t counts factor_t / denominator. */
+typedef struct bet_model {
+    int64_t states;
+    int64_t rows;
+    int64_t initial;
+    const int64_t *state_ptr /*[states + 1]*/;
+    const int64_t *row_ptr /*[rows + 1]*/;
+    const int32_t *successor /*[row_ptr[rows]]*/;
+    const int32_t *expression /*[row_ptr[rows]]*/;
+    const double *factor /*[row_ptr[rows]]*/;
+    double denominator;
+    const double *reward /*[rows]*/;
+    const bool *decided /*[states]*/; /* where plays end */
+    const double *final /*[states]*/; /* what plays are worth that end, or are over */
+    bool maximise;
+    bool in_steps; /* whether there is a horizon */
+} bet_model;
+
+/* weight (F) += expected passages of each expression times the value behind them, under the best policy for these
+ * chances (F), as in `Bets._slope`, after so many sweeps or steps. */
+void passages(const bet_model *model, int64_t sweeps, const double *chance /*[*]*/,
+              double *passed SCRATCH /*[model.row_ptr[model.rows]]*/,
+              double *values SCRATCH /*[(model.in_steps * (sweeps - 1) + 2) * model.states]*/,
+              int64_t *rules SCRATCH /*[(model.in_steps * (sweeps - 1) + 1) * model.states]*/,
+              double *mass SCRATCH /*[2 * model.states]*/, double *weight /*[#chance]*/);
+
 /* ---------------------------------------------------------------------- residual.c: affine value functions */
 
 /* What is played in a state: its row of `rows` (S), or all of its rows by their weights (R), or, where both are NULL,

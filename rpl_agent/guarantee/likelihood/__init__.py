@@ -3,7 +3,8 @@
 Valid at every time, under any adaptive sampling, without a union bound over Λ; docs/guarantees.md has the theorems with
 their proofs. Modules, in the order in which they are used:
 
-- `checked_model`: the model as the checker reads it, and its joint coordinates;
+- `checked_model`: the model as the checker reads it, and its joint coordinates, exactly;
+- `line`: these coordinates, with the estimates at marks, bit for bit as the checker finds them;
 - `joint_set`: the convex set C of the joint likelihood, with tangents and a ball;
 - `bets`: slabs in the direction of the value, at the price of one dimension (`slabs`), and
   confidence sequences for a mean without any model (`mean`);

@@ -5,36 +5,36 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 
-from rpl_agent.core.model import Objective, ParametricMDP, cached_fact, cached_on
+from rpl_agent.core.model import Objective, ParametricMDP, cached_fact
 from rpl_agent.core.regions.blocks import is_blockwise
 from rpl_agent.core.regions.lp import LinearProgram
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
-from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.likelihood.line import Line
+
+
+class Basis(NamedTuple):
+    """Coordinates x in which all expressions are affine, exactly: a fact of the model, never of data."""
+
+    x: dict[checker.Monomial, checker.Polynomial]  # by the monomial whose coefficients are the weights of x
+    domain: list[list[Fraction]]  # (c, w) with c + w·x ≥ 0 in the domain
+    start: list[Fraction]  # x of a point where all expressions are positive
 
 
 @cached_fact
-def joint_coordinates(pmdp: ParametricMDP) -> checker.Coordinates | None:
-    """The coordinates of the joint likelihood; None for models that are known by intervals alone.
-
-    They are the reduced coordinates of the model, and a fact of it: never of data.
-    """
-    content = _coordinates(pmdp)
-    return None if content is None else checker.Coordinates(content, pmdp.num_parameters)
-
-
-def checked_model(pmdp: ParametricMDP, objective: Objective) -> tuple[checker.Model, checker.Objective]:
-    """Model and objective for the checker's own formulas."""
-    known: dict[Objective, Any] = cached_on(pmdp, "checked models", lambda _: {})
-    if objective not in known:
-        model = checker.Model(model_content(pmdp, objective, graph=False))
-        known[objective] = model, checker.Objective(model, jsonable(objective))
-    return known[objective]  # type: ignore[no-any-return]
+def joint_coordinates(pmdp: ParametricMDP) -> Line | None:
+    """The coordinates of the joint likelihood; None for models that are known by intervals alone."""
+    basis = _basis(pmdp)
+    if basis is None:
+        return None
+    expressions = np.column_stack([pmdp.table.constant, pmdp.table.reduction.dense()])  # each number rounded once
+    walls = np.array([[float(y) for y in row] for row in basis.domain]).reshape(-1, expressions.shape[1])
+    return Line.of(expressions, walls, np.array([float(y) for y in basis.start]))
 
 
 def model_content(pmdp: ParametricMDP, objective: Objective, graph: bool) -> dict[str, Any]:
@@ -94,37 +94,75 @@ def _free_rows(pmdp: ParametricMDP) -> dict[str, Any]:
 
 @cached_fact
 def _coordinates(pmdp: ParametricMDP) -> dict[str, Any] | None:
-    """Coordinates x in which all expressions are affine, and a point where all are positive.
+    """The coordinates as a proof has them."""
+    basis = _basis(pmdp)
+    if basis is None:
+        return None
+    terms = [[Fraction(0)] * (len(basis.x) + 1) for _ in range(pmdp.num_expressions)]
+    table, places = pmdp.table, {0: 0} | {k + 1: i + 1 for i, k in enumerate(pmdp.table.reduction.pivots)}
+    for f, k, n in zip(table.owner.tolist(), table.indices.tolist(), table.data.tolist()):
+        if k in places:
+            terms[f][places[k]] = Fraction(n, table.denominators[k])
+    return {
+        "x": [[[_whole(c), [list(pair) for pair in m]] for m, c in x.items()] for x in basis.x.values()],
+        "terms": [[_whole(c) for c in row] for row in terms],
+        "domain": [[_whole(y) for y in row] for row in basis.domain],
+        "start": [float(y) for y in basis.start],
+    }
+
+
+@cached_fact
+def _basis(pmdp: ParametricMDP) -> Basis | None:
+    """The reduced coordinates of the model, and a point where all expressions are positive.
 
     Models of independent blocks have none: intervals of their parameters are as good. Nor have polynomials of many
     coordinates: sets of their parameters are tighter, though not proved, and need no linear programs.
     """
-    most = checker.MOST_COORDINATES if pmdp.table.is_affine else GRAPH_DIMENSION
-    if not 0 < pmdp.table.reduction.rank <= most or is_blockwise(pmdp):
+    table = pmdp.table
+    most = checker.MOST_COORDINATES if table.is_affine else GRAPH_DIMENSION
+    if not 0 < table.reduction.rank <= most or is_blockwise(pmdp):
         return None
-    table = [checker.polynomial(terms, pmdp.num_parameters) for terms in _expressions(pmdp)]
-    powers = np.asarray(pmdp.table.monomials)[1:]
-    monomials = [tuple((i, p) for i, p in enumerate(row) if p) for row in powers.tolist()]
-    pivots = [monomials[k] for k in pmdp.table.reduction.pivots]
-    basis: dict[checker.Monomial, checker.Polynomial] = {}
-    for pivot, row in zip(pivots, np.asarray(pmdp.table.reduction.matrix).tolist()):
-        numbers = (Fraction(c).limit_denominator(10**9) for c in row)
-        basis[pivot] = {m: c for m, c in zip(monomials, numbers) if c}
-    center = pmdp.domain.center()
+    monomials = [tuple((i, p) for i, p in enumerate(row) if p) for row in np.asarray(table.monomials)[1:].tolist()]
+    matrix: Any = table.reduction.matrix
+    dense = matrix.toarray() if scipy.sparse.issparse(matrix) else np.asarray(matrix)
+    exact = [[Fraction(c).limit_denominator(10**9) for c in row] for row in dense.tolist()]
+    if not table.reduction.is_identity and not _is_exact(pmdp, exact):
+        return None
+    pivots = [monomials[k] for k in table.reduction.pivots]
+    x = {pivot: {m: c for m, c in zip(monomials, row) if c} for pivot, row in zip(pivots, exact)}
+    rows, center = _domain_rows(pmdp, x), pmdp.domain.center()
     for theta in (np.rint(center * 1024) / 1024, center):  # round numbers are the same on all machines
         point = [Fraction(t) for t in theta.tolist()]
-        x = [_at(basis[p], point) for p in pivots]
-        rows = _domain_rows(pmdp, basis)
-        inside = all(c + sum(a * b for a, b in zip(w, x)) > 0 for c, *w in rows)
-        if inside and all(_at(terms, point) > 0 for terms in table):
-            found = {
-                "x": [[[_whole(c), [list(pair) for pair in m]] for m, c in basis[p].items()] for p in pivots],
-                "terms": [[_whole(terms.get(m, Fraction(0))) for m in ((), *pivots)] for terms in table],
-                "domain": [[_whole(y) for y in row] for row in rows],
-                "start": [float(y) for y in x],
-            }
-            return found if checker.Coordinates(found, pmdp.num_parameters).table == table else None
+        start = [_at(terms, point) for terms in x.values()]
+        inside = all(c + sum(a * b for a, b in zip(w, start)) > 0 for c, *w in rows)
+        if inside and _are_positive(pmdp, theta, point):
+            return Basis(x, rows, start)
     return None
+
+
+def _is_exact(pmdp: ParametricMDP, matrix: list[list[Fraction]]) -> bool:
+    """Whether every coefficient is that of the coordinates: numerators = those of the pivots @ matrix."""
+    table = pmdp.table
+    whole = math.lcm(*table.denominators)
+    scale = math.lcm(*(c.denominator for row in matrix for c in row))
+    numerators = np.zeros((table.num_expressions, table.num_monomials), dtype=object)
+    numerators[table.owner, table.indices] = [
+        n * (whole // table.denominators[k]) for n, k in zip(table.data.tolist(), table.indices.tolist())
+    ]
+    numerators = numerators[:, 1:]
+    rows = np.array([[int(c * scale) for c in row] for row in matrix], dtype=object)
+    return bool((numerators[:, list(table.reduction.pivots)] @ rows == numerators * scale).all())
+
+
+def _are_positive(pmdp: ParametricMDP, theta: np.ndarray, point: list[Fraction]) -> bool:
+    """Whether all expressions are positive at θ; those that are small in floats are computed exactly."""
+    places = {name: i for i, name in enumerate(pmdp.table.parameters)}
+    for f in np.flatnonzero(pmdp.table.evaluate(theta) < 1e-6).tolist():
+        terms = pmdp.table.polynomial(f).terms.items()
+        value = sum(c * math.prod(point[places[name]] ** p for name, p in powers) for powers, c in terms)
+        if not value > 0:
+            return False
+    return True
 
 
 def _domain_rows(pmdp: ParametricMDP, basis: dict[checker.Monomial, checker.Polynomial]) -> list[list[Fraction]]:

@@ -28,6 +28,7 @@ from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.regions.intersection import Ellipsoid
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.likelihood.chart import Observations, ParameterChart, fit
+from rpl_agent.guarantee.likelihood.line import Estimate, Line
 
 #: Rows (A, b): A x ≤ b.
 Rows = tuple[np.ndarray, np.ndarray]
@@ -82,7 +83,7 @@ class Forms(NamedTuple):
 class JointSet:
     """C = {x : −Σ K_f ln f[x] ≤ bound}, over the observed expressions f."""
 
-    line: checker.Coordinates
+    line: Line
     observed: Observations  # with counts K
     bound: float
     parts: list[list[object]]  # [[mark, [[particle, whole share], …]], …] as in a proof
@@ -206,51 +207,51 @@ def as_counted(successes: np.ndarray) -> np.ndarray:
     return successes
 
 
-def fits(line: checker.Coordinates, counts: Counts, tally: Tally = as_counted) -> list[list[float]]:
-    """x of the start and of every mark, as `checker.Data.fits`; known ones are kept with their mark."""
-    known: WeakKeyDictionary[Mark, tuple[list[float], int]] = cached_on(line, "fits", lambda _: WeakKeyDictionary())
+def fits(line: Line, counts: Counts, tally: Tally = as_counted) -> list[np.ndarray]:
+    """x (r,) of the start and of every mark, as `checker.Data.fits`; known ones are kept with their mark."""
+    known: WeakKeyDictionary[Mark, Estimate] = cached_on(line, "fits", lambda _: WeakKeyDictionary())
     last = _first_fit(line)
     found = [last[0]]
     for mark in counts.marks:
         if mark not in known:
-            known[mark] = line.next_fit(tally(mark.successes).tolist(), *last)
+            known[mark] = line.next_fit(tally(mark.successes), last)
         last = known[mark]
         found.append(last[0])
     return found
 
 
 @cached_fact
-def _first_fit(line: checker.Coordinates) -> tuple[list[float], int]:
-    return line.next_fit([0] * len(line.terms), line.start, 0)
+def _first_fit(line: Line) -> Estimate:
+    return line.first_fit()
 
 
-def _prior(line: checker.Coordinates, mark: Mark | None, x: list[float], tally: Tally = as_counted) -> Prior:
-    """`checker.Coordinates.particles` in arrays."""
+def _prior(line: Line, mark: Mark | None, x: np.ndarray, tally: Tally = as_counted) -> Prior:
+    """The `checker.Coordinates.particles`, in arrays."""
     if mark is None:
         return _first_prior(line)
     known: WeakKeyDictionary[Mark, Prior] = cached_on(line, "priors", lambda _: WeakKeyDictionary())
     if mark not in known:
-        known[mark] = _particles(line, tally(mark.successes).tolist(), x)
+        known[mark] = _particles(line, tally(mark.successes)[line.free], x)
     return known[mark]
 
 
 @cached_fact
-def _first_prior(line: checker.Coordinates) -> Prior:
-    return _particles(line, [0] * len(line.terms), _first_fit(line)[0])
+def _first_prior(line: Line) -> Prior:
+    return _particles(line, np.zeros(len(line.free)), _first_fit(line)[0])
 
 
-def _particles(line: checker.Coordinates, counts: list[int], x: list[float]) -> Prior:
+def _particles(line: Line, counts: np.ndarray, x: np.ndarray) -> Prior:
+    """Those of a mark with these counts (n,) and the estimate x (r,)."""
     L, r = line.spread(counts, x), line.dimension
     number = np.arange(1, line.size + 1)
     u = number[:, None] * np.array(checker.STEPS[:r]) % 1.0
     s = (2 * u - 1) / np.sqrt(2 * u * (1 - u))
     for i in reversed(range(r)):
         for k in range(i + 1, r):
-            s[:, i] -= L[k][i] * s[:, k]
-        s[:, i] /= L[i][i]
-    points = np.array(x) + s
-    walls = np.array(line.walls).reshape(-1, r + 1)
-    inside = (walls[:, 0] + points @ walls[:, 1:].T >= 0.0).all(axis=1)
+            s[:, i] -= L[k, i] * s[:, k]
+        s[:, i] /= L[i, i]
+    points = x + s
+    inside = (line.walls[:, 0] + points @ line.walls[:, 1:].T >= 0.0).all(axis=1)
     number, points = number[inside], points[inside]
     if len(points) * len(line.free) > MOST_KEPT:
         return Prior(number, points, None, np.zeros(0, bool))
@@ -258,7 +259,7 @@ def _particles(line: checker.Coordinates, counts: list[int], x: list[float]) -> 
 
 
 # ---------------------------------------------------------------------- the set
-def joint_set(line: checker.Coordinates, counts: Counts, alpha: float, tally: Tally = as_counted) -> JointSet | None:
+def joint_set(line: Line, counts: Counts, alpha: float, tally: Tally = as_counted) -> JointSet | None:
     """C at level α from all of ``counts``; None while no window has data.
 
     tally : the counts of the line's expressions, from those of the model's.
@@ -316,9 +317,8 @@ def _windows(counts: Counts) -> list[tuple[int, Mark | None, float]]:
 
 
 @cached_fact
-def forms_of(line: checker.Coordinates) -> Forms:
-    terms = np.array(line.floats)
-    return Forms(np.array(line.free), terms[:, 0].copy(), np.ascontiguousarray(terms[:, 1:]))
+def forms_of(line: Line) -> Forms:
+    return Forms(line.free, line.constant.copy(), np.ascontiguousarray(line.weights))
 
 
 def _logarithms(forms: Forms, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -375,13 +375,12 @@ def _whole_shares(shares: list[np.ndarray], most: int) -> list[np.ndarray]:
     return np.split(whole, np.cumsum([len(part) for part in shares])[:-1])
 
 
-def _likeliest(line: checker.Coordinates, K: np.ndarray) -> np.ndarray:
+def _likeliest(line: Line, K: np.ndarray) -> np.ndarray:
     """(r,) near the maximiser of Σ K ln f over {f > 0}: any point will do."""
     chart = cached_on(line, "chart", _positive_chart)
     return fit(chart.observations(np.arange(len(K)), K), chart, barrier=BARRIER * line.tau).z
 
 
-def _positive_chart(line: checker.Coordinates) -> ParameterChart:
+def _positive_chart(line: Line) -> ParameterChart:
     """The points at which all expressions are positive."""
-    terms = np.array(line.floats)
-    return ParameterChart(-terms[:, 1:], terms[:, 0], np.array(line.start), constant=terms[:, 0], weights=terms[:, 1:])
+    return ParameterChart(-line.weights, line.constant, line.start, constant=line.constant, weights=line.weights)

@@ -75,7 +75,7 @@ class Learned:
         """Rows of the domain and of intervals, tangents of C, bets: the cuts of a proof."""
         assert self.joint is not None
         line, (low, high) = self.joint.line, coordinate_box(self.pmdp.table, self.pmdp.domain)
-        walls, terms = np.array(line.walls).reshape(-1, line.dimension + 1), np.array(line.floats)
+        walls, terms = line.walls, line.floats
         reach = np.maximum(np.abs(low), np.abs(high))
         parts = [self.joint.tangents(self.tangents), (-walls[:, 1:], walls[:, 0])]
         parts.append((terms[:, 1:], np.minimum(self.upper[line.free], 1.0) - terms[:, 0]))

@@ -1,14 +1,14 @@
 """Bets on the value, as `checker.Bets` places and proves them: slabs that contain the truth at all times.
 
-The theorem and the payoffs, a function of the data before each mark, stand in the checker, and its own code computes
-them here. What is added is speed: payoffs are kept with their mark, and sums are floats, moved outward by more than
-their rounding error, so that every slab of the checker lies inside one from here.
+The theorem and the payoffs, a function of the data before each mark, stand in the checker; `aim` finds the same ones.
+Payoffs are kept with their mark, and sums are floats, moved outward by more than their rounding error, so that every
+slab of the checker lies inside one from here.
 """
 
 from __future__ import annotations
 
-import copy
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,11 +20,13 @@ from rpl_agent.core.model.objectives.objective import Objective
 from rpl_agent.core.model.pmdp import ParametricMDP
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.guarantee import checker
-from rpl_agent.guarantee.likelihood.checked_model import checked_model, joint_coordinates
+from rpl_agent.guarantee.likelihood.bets.aim import Aim, bet_world, next_aim
+from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.joint_set import Rows, fits, forms_of
+from rpl_agent.guarantee.likelihood.line import Line
 from rpl_agent.guarantee.likelihood.shares import OF_A_TABLE, WITH_BETS, WITHOUT_BETS
 
-#: Nats by which slabs are loosened: level and payoffs of the checker differ in their last digits.
+#: Nats by which slabs are loosened: the level of the checker differs in its last digits.
 MARGIN = 1e-5
 
 
@@ -52,7 +54,7 @@ class Wealth(NamedTuple):
 class Placed(NamedTuple):
     """Bets from a mark on."""
 
-    bets: checker.Bets  # with the direction of this mark
+    aim: Aim
     payoff: np.ndarray  # (n,)
     wealth: Wealth  # at the mark
 
@@ -107,45 +109,48 @@ def slabs(pmdp: ParametricMDP, counts: Counts, objective: Objective, alpha: floa
     placed, last = None, None
     for mark, x in zip(counts.marks, fits(line, counts)[1:]):
         if mark.progress > 0.0:
-            placed = _next(pmdp, (objective, alpha), mark, x, last, placed, free)
+            placed = _next(pmdp, line, (objective, alpha), mark, x, last, placed)
             if last is not None:
                 found.append(placed.wealth)
             last = mark
     if placed is None or last is None:
         return Slabs(np.zeros((0, line.dimension)), np.zeros(0), np.zeros(line.dimension))
     found.append(placed.wealth.after(placed.payoff, *_since(last, counts, free)))
+    sums, gain, loss, error = (np.array(part) for part in zip(*found))
+    offset, normal = sums @ constant, sums @ weights
+    size = np.abs(sums) @ (np.abs(constant) + np.abs(weights).sum(axis=1))
+    error += (4.0 * len(free) + 64.0) * UNIT_ROUNDOFF * size + MARGIN
+    level = _level(alpha) / checker.ONE
     A, b = np.empty((2 * len(found), line.dimension)), np.empty(2 * len(found))
-    level, size = placed.bets.level / checker.ONE, np.abs(constant) + np.abs(weights).sum(axis=1)
-    for k, wealth in enumerate(found):
-        offset, normal = float(wealth.sums @ constant), wealth.sums @ weights
-        error = (4.0 * len(free) + 64.0) * UNIT_ROUNDOFF * float(np.abs(wealth.sums) @ size) + wealth.error + MARGIN
-        A[2 * k], b[2 * k] = normal, level - wealth.loss - offset + error
-        A[2 * k + 1], b[2 * k + 1] = -normal, level - wealth.gain + offset + error
-    return Slabs(A, b, np.array(placed.bets.shift))
+    A[::2], b[::2] = normal, level - loss - offset + error
+    A[1::2], b[1::2] = -normal, level - gain + offset + error
+    return Slabs(A, b, placed.aim.shift)
+
+
+@cache
+def _level(alpha: float) -> int:
+    """Nats to win, as `checker.Bets.level`."""
+    return checker.ln(2 / Fraction(alpha))[1]
 
 
 def _next(
     pmdp: ParametricMDP,
+    line: Line,
     key: tuple[Objective, float],
     mark: Mark,
-    x: list[float],
+    x: np.ndarray,
     last: Mark | None,
     placed: Placed | None,
-    free: np.ndarray,
 ) -> Placed:
     """The bets from a mark on; known ones are kept with their mark."""
     known = _placed.setdefault(mark, {})
     if key not in known:
-        if placed is None or last is None:
-            line = joint_coordinates(pmdp)
-            assert line is not None
-            bets = checker.Bets(*checked_model(pmdp, key[0]), line, Fraction(key[1]))
-            wealth = Wealth(np.zeros(len(free)))
-        else:
-            bets, wealth = copy.copy(placed.bets), placed.wealth.after(placed.payoff, *_since(last, mark, free))
+        wealth, before = Wealth(np.zeros(len(line.free))), None
+        if placed is not None and last is not None:
+            wealth, before = placed.wealth.after(placed.payoff, *_since(last, mark, line.free)), placed.aim
         assert mark.trials is not None
-        payoff = bets.payoffs(x, mark.progress, mark.successes.tolist(), mark.trials.tolist())
-        known[key] = Placed(bets, np.array(payoff) / bets.GRID, wealth)
+        aim = next_aim(bet_world(pmdp, key[0]), line, x, mark.successes, mark.trials, before)
+        known[key] = Placed(aim, aim.payoffs(checker.stake_level(_level(key[1])), mark.progress), wealth)
     return known[key]
 
 

@@ -28,6 +28,7 @@ from rpl_agent.core.regions.product import Product
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.likelihood.chart import JOINT_DIMENSION, ParameterChart, forms_chart
 from rpl_agent.guarantee.likelihood.joint_set import ellipsoid_of, joint_set, tangent_points
+from rpl_agent.guarantee.likelihood.line import Line
 from rpl_agent.guarantee.likelihood.shares import OF_A_TABLE, WITHOUT_BETS
 
 
@@ -92,22 +93,14 @@ def _block_region(block: ParameterBlock, rows: ParameterRows, counts: Counts, sh
 
 
 @cached_fact
-def _forms_line(block: ParameterBlock) -> checker.Coordinates | None:
+def _forms_line(block: ParameterBlock) -> Line | None:
     """Coordinates for the forms of a block; None if they are not affine, too many, or have no room."""
-    chart, domain = block.chart, block.domain
+    chart = block.chart
     if chart.reduction is not None or not chart.has_interior or chart.dimension > checker.MOST_COORDINATES:
         return None
-    A, b = domain.constraints()
-    line = checker.Coordinates(
-        {
-            "x": [[[1, [[i, 1]]]] for i in range(chart.dimension)],
-            "terms": np.column_stack([chart.constant, chart.weights]).tolist(),
-            "domain": np.column_stack([b, -A]).tolist(),
-            "start": chart.start.tolist(),
-        },
-        chart.dimension,
-    )
-    return line if line.free and min(line.chances(line.start)) > 0.0 else None
+    A, b = block.domain.constraints()
+    line = Line.of(np.column_stack([chart.constant, chart.weights]), np.column_stack([b, -A]), chart.start)
+    return line if len(line.free) and line.chances(line.start).min() > 0.0 else None
 
 
 # ---------------------------------------------------------------------- finding the blocks

@@ -1,0 +1,100 @@
+"""`Aim`: the direction in which bets are placed at a mark, as `checker.Bets` finds it, bit for bit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.core.model import Kind, Objective, ParametricMDP, Sense, cached_on
+from rpl_agent.core.native import core
+from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.likelihood.line import Line
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """Payoffs for a shift by one standard deviation of the value."""
+
+    total: int  # transitions that it was found with
+    slope_total: int  # and the gradient
+    gradient: np.ndarray  # (r,) of the best value
+    shift: np.ndarray  # (r,) the direction in which the data say least about the value
+    unit: np.ndarray  # (n,) payoffs of the free expressions
+
+    def payoffs(self, level: float, share: float) -> np.ndarray:
+        """(n,) from a mark on at which a share of the plan is done; level: the logarithm of the wealth to reach."""
+        size = checker.stake(level, share) * math.sqrt(share)
+        return np.rint(np.clip(size * self.unit, -0.5, 0.5) * checker.Bets.GRID) / checker.Bets.GRID
+
+
+def next_aim(
+    world: BetWorld, line: Line, x: np.ndarray, successes: np.ndarray, trials: np.ndarray, before: Aim | None
+) -> Aim:
+    """The aim at a mark with the estimate x (r,), from the counts (F,) of expressions before it."""
+    total = int(successes.sum())
+    if before is not None and 4 * total < 5 * before.total:
+        return before
+    chances, N = line.chances(x), trials[line.free]
+    p = np.maximum(chances, (successes[line.free] + 0.5) / (4 * N + 4))
+    if before is None or total >= 5 * before.slope_total:
+        gradient, slope_total = world.slope(line, chances), total
+    else:
+        gradient, slope_total = before.gradient, before.slope_total
+    shift, unit = np.empty(line.dimension), np.empty(len(line.free))
+    core.aim(len(unit), line.dimension, line.floats, p, N.astype(float), gradient, None, shift, unit)
+    return Aim(total, slope_total, gradient, shift, unit)
+
+
+class BetWorld:
+    """A model and the objective whose best value is bet on, in arrays."""
+
+    def __init__(self, pmdp: ParametricMDP, objective: Objective) -> None:
+        self.fixed = np.where(pmdp.table.is_constant, pmdp.table.constant, 0.0)
+        target = np.zeros(pmdp.num_states, bool) if objective.target is None else pmdp.labels[objective.target]
+        decided = target if objective.avoid is None else target | pmdp.labels[objective.avoid]
+        final, reward = np.where(target, float(objective.kind is Kind.REACH), 0.0), np.zeros(pmdp.num_rows)
+        if objective.reward_name is not None:
+            paid = pmdp.rewards[objective.reward_name]
+            if objective.kind is Kind.INSTANT:
+                final = paid.state.astype(float)
+            else:
+                reward = np.where(decided[pmdp.row_state], 0.0, paid.state[pmdp.row_state] + paid.row)
+        takes_time = ~pmdp.is_silent[pmdp.successor]
+        if pmdp.has_random_start:
+            takes_time &= pmdp.row_state[pmdp.transition_row] != pmdp.initial_state
+        numerator, denominator = objective.discount.as_integer_ratio()
+        per_step, late = 2 if pmdp.has_payments else 1, int(pmdp.has_random_start)
+        steps = None if objective.horizon is None else late + per_step * objective.horizon
+        self.sweeps = steps or max(16, min(1024, 2**22 // pmdp.num_transitions))
+        self.model = core.BetModel(
+            states=pmdp.num_states,
+            rows=pmdp.num_rows,
+            initial=pmdp.initial_state,
+            state_ptr=pmdp.state_ptr,
+            row_ptr=pmdp.row_ptr,
+            successor=pmdp.successor,
+            expression=pmdp.expression,
+            factor=np.where(takes_time, float(numerator), float(denominator)),
+            denominator=float(denominator),
+            reward=np.ascontiguousarray(reward, dtype=float),
+            decided=np.ascontiguousarray(decided, dtype=bool),
+            final=np.ascontiguousarray(final),
+            maximise=objective.sense is Sense.MAX,
+            in_steps=steps is not None,
+        )
+
+    def slope(self, line: Line, chances: np.ndarray) -> np.ndarray:
+        """(r,) the gradient of the best value where the free expressions have these chances (n,)."""
+        chance, weight = self.fixed.copy(), np.zeros(len(self.fixed))
+        chance[line.free] = np.clip(chances, 0.0, 1.0)
+        core.passages(self.model, self.sweeps, chance, None, None, None, None, weight)
+        return np.array([math.fsum((weight[line.free] * column).tolist()) for column in line.weights.T])
+
+
+def bet_world(pmdp: ParametricMDP, objective: Objective) -> BetWorld:
+    known: dict[Objective, BetWorld] = cached_on(pmdp, "bet worlds", lambda _: {})
+    if objective not in known:
+        known[objective] = BetWorld(pmdp, objective)
+    return known[objective]
