@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partialmethod
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -27,16 +27,48 @@ from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.agent.storage.pace import Pace
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.shown import true_value
 
 if TYPE_CHECKING:
     from stable_baselines3.common import callbacks as sb3
 
-    from rpl_agent.agent.rpl import RPLAgent  # for types only: the agent imports this file
-
 #: A callback of ours or of Stable-Baselines3, ``function(locals, globals)``, or several of these.
 Callback: TypeAlias = "BaseCallback | sb3.BaseCallback | Callable[[dict, dict], Any] | Sequence[Callback] | None"
+
+
+class Observed(Protocol):
+    """What callbacks may ask of the agent that they observe, an `RPLAgent`."""
+
+    session: Any
+
+    @property
+    def num_episodes(self) -> int: ...
+
+    @property
+    def num_timesteps(self) -> int: ...
+
+    @property
+    def logger(self) -> Any: ...
+
+    @property
+    def run_folder(self) -> Path | None: ...
+
+    @property
+    def certificate(self) -> Any: ...
+
+    @property
+    def pmdp(self) -> ParametricMDP: ...
+
+    @property
+    def objective(self) -> Objective: ...
+
+    def get_env(self) -> Any: ...
+
+    def certify(self) -> Any: ...
+
+    def save(self, path: Any) -> None: ...
 
 
 class BaseCallback:
@@ -51,7 +83,7 @@ class BaseCallback:
     20 episodes
     """
 
-    agent: RPLAgent
+    agent: Observed
     #: call it after at most this many episodes; None leaves that to the agent
     every_episodes: int | None = None
 
@@ -63,7 +95,7 @@ class BaseCallback:
         self.globals: dict[str, Any] = {}
 
     @property
-    def model(self) -> RPLAgent:
+    def model(self) -> Observed:
         return self.agent
 
     @property
@@ -75,7 +107,7 @@ class BaseCallback:
         return self.agent.get_env()
 
     # ------------------------------------------------------------------ called by the agent
-    def init_callback(self, agent: RPLAgent) -> None:
+    def init_callback(self, agent: Observed) -> None:
         self.agent = agent
         self._init_callback()
 
@@ -375,7 +407,7 @@ class SB3Callback(Facade):
 
     every_episodes = 1
 
-    def init_callback(self, agent: RPLAgent) -> None:
+    def init_callback(self, agent: Observed) -> None:
         def record(key: str, value: Any, exclude: Any = None) -> None:
             if isinstance(value, (int, float, np.number)):
                 agent.logger.record(key, value)

@@ -304,10 +304,10 @@ class Queries(Acting):
     def _sides(self) -> tuple[Solution, Solution]:
         """The solutions whose lower and upper values are the bounds."""
         found = self.session.planner.solutions
-        if found.robust is None or found.optimistic is None:
-            self.session.certify()
+        if not (isinstance(found.robust, Solution) and isinstance(found.optimistic, Solution)):
+            self.session.certify()  # none yet, or those of a file, which are only a start
         robust, optimistic = found.robust, found.optimistic
-        assert robust is not None and optimistic is not None
+        assert isinstance(robust, Solution) and isinstance(optimistic, Solution)
         return (robust, optimistic) if robust.objective.sense is Sense.MAX else (optimistic, robust)
 
     # ------------------------------------------------------------------ SB3's names

@@ -28,13 +28,14 @@ from rpl_agent.agent.queries import Queries, predict_open
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Doubling, Schedule, Target
-from rpl_agent.agent.session import Session, require
+from rpl_agent.agent.session import Session
 from rpl_agent.agent.settings import as_path, check_settings, refuse_settings
 from rpl_agent.agent.storage import checkpoint, open_state
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, write_run
 from rpl_agent.agent.storage.state import Settings, agent_arguments, capture, read_state, restore, stored_model
 from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach, make_env
 from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
+from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, Objective, ParametricMDP

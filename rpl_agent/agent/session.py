@@ -23,6 +23,7 @@ from rpl_agent.agent.sampling.experience import Experience, SampledBatch, Stream
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import NEVER, Limits, Never, Progress, Schedule, Target, schedule_to_dict
 from rpl_agent.agent.world.plays import truncation_note
+from rpl_agent.agent.world.when_attached import WhenAttached, require
 from rpl_agent.core.coupled.regret import difference_above, same_policy
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts, next_share
@@ -212,6 +213,11 @@ class RunSession(ABC):
 class Session(SessionRecord, RunSession):
     """What was learned about one model."""
 
+    pmdp = WhenAttached[ParametricMDP]()
+    objective = WhenAttached[Objective]()
+    experience = WhenAttached[Experience]()
+    planner = WhenAttached[Planner]()
+
     def __init__(self, seed: int, config: Config):
         super().__init__(seed)
         self._begin(config)
@@ -230,13 +236,6 @@ class Session(SessionRecord, RunSession):
     @property
     def started(self) -> bool:
         return "pmdp" in vars(self)
-
-    if not TYPE_CHECKING:  # a type checker would accept every name
-
-        def __getattr__(self, name: str) -> Any:
-            """What `start` sets, before it did."""
-            known = name in ("pmdp", "objective", "experience", "planner")
-            return require(None) if known else super().__getattribute__(name)
 
     # ------------------------------------------------------------------ what the loop asks
     @property
@@ -490,9 +489,3 @@ class Clock:
     @property
     def elapsed(self) -> float:
         return self._before + self.current
-
-
-def require(thing: Any) -> Any:
-    if thing is None:
-        raise ModelError("the agent has no environment yet: call learn(env, budget) or set_env(env)")
-    return thing

@@ -22,9 +22,9 @@ from rpl_agent.agent.evaluation import contradiction_of, play
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.schedule import Doubling
-from rpl_agent.agent.session import require
 from rpl_agent.agent.world.observations import Env, is_vector
 from rpl_agent.agent.world.plays import finished, longest_play, model_rewards, value_range
+from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
 from rpl_agent.core.model import Instant, Objective, ParametricMDP, Policy, Sense, reached
 from rpl_agent.core.native import UNIT_ROUNDOFF

@@ -38,6 +38,14 @@ def test_env_at_the_start_and_a_budget_in_steps(agent):
         agent.learn(budget=1, total_timesteps=1)
 
 
+def test_a_loaded_agent_knows_the_bounds_of_every_state(agent, tmp_path):
+    """A file has the values of solutions, from which a search may start, but not the problem that they solve."""
+    agent.save(tmp_path / "agent")
+    loaded = RPLAgent.load(tmp_path / "agent", env=FastCorridorEnv())
+    for found, known in zip(loaded.value_bounds(), agent.value_bounds()):
+        assert found == pytest.approx(known, abs=1e-6)
+
+
 def test_bounds_of_every_state_and_action_hold_the_truth(agent):
     pmdp, objective = corridor()
     exact = solve(Point(pmdp.instantiate(THETA)), objective, Nature.COOPERATIVE)

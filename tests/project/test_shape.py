@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import rpl_agent
+
 ROOT = Path(__file__).resolve().parents[2]
 CHECKER = ROOT / "rpl_agent" / "guarantee" / "checker.py"
 SOURCES = sorted(
@@ -188,12 +190,12 @@ def test_folders_are_not_crowded():
 
 
 @cache
-def run_time_imports(path: Path) -> list[str]:
-    """Dotted names of what a file imports, late imports included; not what it imports for types only."""
+def imports(path: Path, for_types: bool) -> list[str]:
+    """Dotted names of what a file imports, late imports included, and, if asked, what it imports for types only."""
     found, todo = list[str](), list[ast.AST]([parsed(path)])
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not for_types:
             todo.extend(node.orelse)
             continue
         if isinstance(node, ast.Import):
@@ -205,13 +207,17 @@ def run_time_imports(path: Path) -> list[str]:
 
 
 def test_no_import_cycles():
-    """Neither between packages nor inside one; a late import hides a cycle, it does not break it."""
+    """Neither between packages nor inside one; a late import hides a cycle, one for types hides it from the reader."""
     modules = {}
     for path in SOURCES:
         parts = path.relative_to(ROOT).with_suffix("").parts[path.parts[len(ROOT.parts)] == "envs" :]
         modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     graph = {
-        name: {m for i in run_time_imports(path) if (m := i if i in modules else i.rpartition(".")[0]) in modules}
+        name: {
+            m
+            for i in imports(path, name != "rpl_agent")
+            if (m := i if i in modules else i.rpartition(".")[0]) in modules
+        }
         for name, path in modules.items()
     }
     while leaves := {name for name, targets in graph.items() if not targets & graph.keys() - {name}}:
@@ -219,6 +225,18 @@ def test_no_import_cycles():
     while roots := graph.keys() - set().union(*graph.values(), ()):  # what is left only leads to a cycle
         graph = {name: targets for name, targets in graph.items() if name not in roots}
     assert not graph, f"modules in import cycles: {sorted(graph)}"
+
+
+def test_the_index_of_public_names_tells_type_checkers_the_same():
+    index = ROOT / "rpl_agent" / "__init__.py"
+    said = {
+        str(alias.asname): (node.module, alias.name)
+        for node in ast.walk(parsed(index))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("rpl_agent.")
+        for alias in node.names
+    }
+    places = ((name, *place.partition(":")[::2]) for name, place in rpl_agent._INDEX.items())
+    assert said == {name: (f"rpl_agent.{module}", other or name) for name, module, other in places}
 
 
 def test_no_private_names_of_other_libraries():
@@ -241,7 +259,7 @@ def test_no_private_names_of_other_libraries():
         if name not in own:
             found[file].add(name)
     for path in SOURCES:
-        for name in run_time_imports(path):
+        for name in imports(path, False):
             parts = name.split(".")
             is_ours = parts[0] in ("rpl_agent", "rpl_envs", "__future__")
             if not is_ours and (name.startswith(INTERNAL) or any(part.startswith("_") for part in parts)):

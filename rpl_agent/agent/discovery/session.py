@@ -19,7 +19,8 @@ from rpl_agent.agent.discovery.world import OpenWorld, same_world
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Limits
-from rpl_agent.agent.session import RunRecord, RunSession, require
+from rpl_agent.agent.session import RunRecord, RunSession
+from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.ledger import OpenLedger
 from rpl_agent.core.model import Objective, Sense

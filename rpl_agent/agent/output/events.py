@@ -31,7 +31,7 @@ from tensorboard.summary.writer import event_file_writer
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
-from rpl_agent.agent.output.logger import dropping
+from rpl_agent.agent.output.dropping import dropping
 
 #: The largest file; a run of 10^6 episodes with the usual log points has about a megabyte.
 MAX_BYTES = 64 << 20

@@ -11,16 +11,15 @@ import csv
 import io
 import json
 import os
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rpl_agent.agent.output.dropping import dropping
 from rpl_agent.agent.storage.checkpoint import write_text
-from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import ParametricMDP
 from rpl_agent.guarantee.certificate import Certificate
@@ -113,15 +112,6 @@ class CSVWriter:
             writer.writerow(row)
         write_text(self._path, text.getvalue())
         return rows
-
-
-@contextmanager
-def dropping(what: str) -> Iterator[None]:
-    """A full disk must not stop learning: warn and drop."""
-    try:
-        yield
-    except OSError as error:
-        warnings.warn(f"{what} could not be logged: {error.strerror or error}", RPLWarning, stacklevel=4)
 
 
 def write_certificate(folder: Path, certificate: Certificate) -> None:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpl_agent.agent.output.logger import CSVWriter, Logger
-from rpl_agent.agent.session import RunSession, require
+from rpl_agent.agent.session import RunSession
+from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.model import Sense
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import ExpressionTable, Objective, ParametricMDP, Policy, StateIndex
 from rpl_agent.core.model.states import START, Paid
 from rpl_agent.core.schema import UNREADABLE, Positive, Share, Whole, jsonable, read
-from rpl_agent.core.solver.solution import Solution
 from rpl_agent.guarantee.pipeline import Config, Solutions
 
 Arrays = dict[str, np.ndarray]
@@ -293,12 +292,7 @@ def _restore(session: Session, stored: SessionState) -> None:
     session.opening = [] if stored.source is None else stored.source.opening
     set_generator(session.rng, stored.rng)
     planner.seconds = {stage: planner.seconds.get(stage, 0.0) for stage in STAGES}
-    planner.solutions = Solutions(
-        **{
-            name: Solution(problem=None, **vars(found))  # type: ignore[arg-type]
-            for name, found in stored.solutions.items()
-        }
-    )
+    planner.solutions = Solutions(**stored.solutions)
 
 
 def _restored(stored: StoredCounts, pmdp: ParametricMDP) -> Counts:

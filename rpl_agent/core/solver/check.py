@@ -53,7 +53,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -68,12 +67,10 @@ from rpl_agent.core.relaxations.base import (
     row_arrays,
     workspace,
 )
+from rpl_agent.core.solver.claimed import ClaimedBounds, policy_issues, side_policy, side_weights
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, model_graph, played_rows, usable_rows
 from rpl_agent.core.solver.operator import better_bounds, images, row_bounds, state_bounds, step_images, total_bounds
-from rpl_agent.core.solver.problem import MIN_AGENT, Problem, policy_issues, side_policy, side_weights
-
-if TYPE_CHECKING:
-    from rpl_agent.core.solver.solution import Solution  # for types only: it imports this file
+from rpl_agent.core.solver.problem import MIN_AGENT, Problem
 
 #: tolerated missing or excess mass in a row
 TOLERANCE = 1e-9
@@ -115,7 +112,7 @@ class Witness:
 SMALLEST = core.SMALLEST
 
 
-def check(solution: Solution, sides: Sequence[bool] = (False, True)) -> list[str]:
+def check(solution: ClaimedBounds, sides: Sequence[bool] = (False, True)) -> list[str]:
     """Problems of a solution; empty means that its bounds are proved: both, or one of ``sides`` (True: the upper)."""
     issues = _shape(solution)
     if issues:
@@ -139,7 +136,7 @@ def prove(
     return _Claim(problem, values, upward, policy, witness).issues()
 
 
-def _shape(solution: Solution) -> list[str]:
+def _shape(solution: ClaimedBounds) -> list[str]:
     """NaN, claims that no argument could support, an invalid policy."""
     problem, low, high = solution.problem, solution.lower_values, solution.upper_values
     horizon, states, start = problem.objective.horizon, problem.pmdp.num_states, problem.pmdp.initial_state
@@ -353,7 +350,7 @@ class _Claim:
         return [f"lower is infinite but the graph allows a finite value in {_name(problem, bad)}"] if bad.any() else []
 
 
-def _horizon(solution: Solution, sides: Sequence[bool]) -> list[str]:
+def _horizon(solution: ClaimedBounds, sides: Sequence[bool]) -> list[str]:
     """Point 1."""
     problem, horizon = solution.problem, solution.objective.horizon
     assert horizon is not None

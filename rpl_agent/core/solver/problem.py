@@ -1,12 +1,9 @@
-"""`Problem`: a relaxation and an objective as one bundle of arrays, checked before any iteration; and the policy that
-each bound of a solution refers to, as exact weights of rows.
-"""
+"""`Problem`: a relaxation and an objective as one bundle of arrays, checked before any iteration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,9 +26,6 @@ from rpl_agent.core.solver.graph import (
     played_rows,
     usable_rows,
 )
-
-if TYPE_CHECKING:
-    from rpl_agent.core.solver.solution import Solution  # for types only: it imports this file
 
 MAX_AGENT, MIN_AGENT, FIXED_AGENT = core.MAX_AGENT, core.MIN_AGENT, core.FIXED_AGENT
 #: more cyclic layers than this are solved together if they are small enough: one factorisation beats many
@@ -340,41 +334,6 @@ def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool)
             rounds.append((order[part[kinds[part] == TRIVIAL]], order[part[kinds[part] == CYCLIC]]))
     sinks = np.flatnonzero((kind == SINK) & ~decided)
     return Structure(sinks, tuple(rounds))
-
-
-def policy_issues(solution: Solution) -> list[str]:
-    """Problems of the policy: not one of the model, or not the one that was given."""
-    problem, policy = solution.problem, solution.policy
-    if policy.rows is not None and not np.issubdtype(policy.rows.dtype, np.integer):
-        return [f"the policy chooses rows of type {policy.rows.dtype}"]
-    try:
-        policy.check(problem.pmdp)
-    except ModelError as error:
-        return [str(error)]
-    if policy.rows is not None and policy.rows.ndim == 2:
-        if problem.objective.horizon is None:
-            return ["a step-dependent policy needs an objective with a horizon"]
-        if not len(policy.rows):
-            return ["the policy has no decision rule"]
-    parts = ((getattr(policy, name), getattr(problem.policy, name)) for name in ("rows", "weights"))
-    if problem.agent == FIXED_AGENT and not all(np.array_equal(own, given) for own, given in parts):
-        return ["the policy is not the given one"]
-    return []
-
-
-def side_weights(solution: Solution, upward: bool, step: int = 0) -> np.ndarray | None:
-    """(R,) weights of the policy that one side's bound refers to; None if it refers to the best policy."""
-    policy = side_policy(solution, upward)
-    return None if policy is None else policy.at(step).shares(solution.problem.pmdp)
-
-
-def side_policy(solution: Solution, upward: bool) -> Policy | None:
-    """The policy that one side's bound refers to; None if it refers to the best policy."""
-    problem = solution.problem
-    if problem.agent == FIXED_AGENT:
-        return problem.policy
-    own = upward == (problem.objective.sense is Sense.MIN)
-    return solution.policy if own else None
 
 
 def step_rows(policy: Policy | None, horizon: int) -> tuple[np.ndarray | None, int]:

@@ -13,8 +13,8 @@ import numpy as np
 from rpl_agent.core.errors import PrecisionWarning, RPLWarning
 from rpl_agent.core.model import Objective, Policy, Sense
 from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.solver.claimed import WarmStart, side_policy
 from rpl_agent.core.solver.operator import images
-from rpl_agent.core.solver.problem import side_policy
 from rpl_agent.core.solver.solution import Solution, claiming_nothing
 from rpl_agent.core.solver.solve import solve_both
 
@@ -28,8 +28,8 @@ SETTLING_SWEEPS = 200
 class Solutions:
     """Solver results kept to warm-start the next solve on the same model."""
 
-    robust: Solution | None = None
-    optimistic: Solution | None = None
+    robust: WarmStart | None = None
+    optimistic: WarmStart | None = None
 
 
 @contextmanager

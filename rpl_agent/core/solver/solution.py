@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.errors import PrecisionWarning
-from rpl_agent.core.model import Nature, Objective, Policy, Sense
+from rpl_agent.core.model import Nature, Policy, Sense
 from rpl_agent.core.native import core
 from rpl_agent.core.solver.check import SMALLEST, check, is_converged
+from rpl_agent.core.solver.claimed import ClaimedBounds
 from rpl_agent.core.solver.problem import Problem
 
 
@@ -23,7 +24,7 @@ def midpoint(lower: float, upper: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(ClaimedBounds):
     """Bounds on the value under one direction of nature.
 
     lower, upper : the bracket at the initial state, rounding included.
@@ -39,25 +40,9 @@ class Solution:
     (True, 19.043)
     """
 
-    problem: Problem
-    lower: float
-    upper: float
-    lower_values: np.ndarray
-    upper_values: np.ndarray
-    policy: Policy
-    iterations: int  # sweeps over the model plus policy-iteration steps; 1 for an acyclic model
-    seconds: float
-    converged: bool  # whether upper - lower meets the requested precision
-    precision: float
-    nature_witness: np.ndarray | None = None  # (T,) nature's choice if it is on the proper side and there are cycles
-
     @property
     def nature(self) -> Nature:
         return self.problem.nature
-
-    @property
-    def objective(self) -> Objective:
-        return self.problem.objective
 
     @property
     def gap(self) -> float:

@@ -22,6 +22,7 @@ from rpl_agent.core.relaxations.interval import Intervals, Point
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver.batch import solve_batch
 from rpl_agent.core.solver.check import SMALLEST, is_converged
+from rpl_agent.core.solver.claimed import WarmStart
 from rpl_agent.core.solver.cyclic.component import solve_component
 from rpl_agent.core.solver.operator import row_bounds, state_bounds, step_scratch, total_bounds
 from rpl_agent.core.solver.problem import FIXED_AGENT, MIN_AGENT, Problem, step_rows
@@ -103,7 +104,7 @@ def solve(
     policy: Policy | None = None,
     precision: float = DEFAULT_PRECISION,
     max_iterations: int = DEFAULT_ITERATIONS,
-    warm: Solution | None = None,
+    warm: WarmStart | None = None,
     reward_error: float = 0.0,
     side: bool | None = None,
 ) -> Solution:
@@ -186,7 +187,7 @@ def solve_both(
     *,
     policy: Policy | None = None,
     precision: float = DEFAULT_PRECISION,
-    warm: tuple[Solution | None, Solution | None] = (None, None),
+    warm: tuple[WarmStart | None, WarmStart | None] = (None, None),
     reward_error: float = 0.0,
     outer: bool = False,
 ) -> tuple[Solution, Solution]:
@@ -221,7 +222,7 @@ def solve_both(
         return calls[0](), other.result()
 
 
-def warm_values(problem: Problem, warm: Solution | None) -> np.ndarray:
+def warm_values(problem: Problem, warm: WarmStart | None) -> np.ndarray:
     """(S,) a start from an earlier solution of the same size; zeros otherwise."""
     size = problem.pmdp.num_states
     if warm is None:
@@ -233,7 +234,7 @@ def warm_values(problem: Problem, warm: Solution | None) -> np.ndarray:
 
 
 def _solve_compiled(
-    problem: Problem, precision: float, max_iterations: int, warm: Solution | None, began: float
+    problem: Problem, precision: float, max_iterations: int, warm: WarmStart | None, began: float
 ) -> Solution:
     guess = warm_values(problem, warm)
     width = precision * WIDTH / max(1, sum(len(cyclic) > 0 for _, cyclic in problem.structure.rounds))
