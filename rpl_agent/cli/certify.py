@@ -236,7 +236,17 @@ def _write(arguments: argparse.Namespace, source: ModelSource, counts: Counts, c
 
 
 #: Options of --verify that describe the reader's model, and the reader's log.
-OWN_MODEL = {"--model", "--param", "--const", "--property", "--unknown", "--tie", "--normalise", "--max-states"}
+OWN_MODEL = {
+    "--model",
+    "--param",
+    "--params",
+    "--const",
+    "--property",
+    "--unknown",
+    "--tie",
+    "--normalise",
+    "--max-states",
+}
 OWN_LOG = {"--data", "--fixed-length", "--quarantine"}
 
 

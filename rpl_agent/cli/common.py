@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.parser import Options, Parser, add_call, between, count, seed
-from rpl_agent.core.errors import ModelError, listed
+from rpl_agent.core.errors import DataError, ModelError, listed
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -86,6 +86,9 @@ def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
     )
     group.add_argument(
         "--param", action="append", default=[], metavar="NAME=LO:HI", help="range of an unknown parameter (default 0:1)"
+    )
+    group.add_argument(
+        "--params", metavar="FILE", help="the same for many parameters: a file with one NAME=LO:HI per line"
     )
     group.add_argument(
         "--const", action="append", default=[], metavar="NAME=VALUE", help="value of an undefined constant"
@@ -175,7 +178,7 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
     """Load the file of --model; on a terminal, one line shows the progress of a long exploration."""
     from rpl_agent.formats import prism
 
-    ranges = {name: _range(text) for name, text in pairs(arguments.param, "--param", str).items()}
+    ranges = _ranges(arguments)
     if arguments.model.endswith(".drn"):
         from rpl_agent.formats.drn import load_drn
 
@@ -235,7 +238,14 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
 
     import rpl_envs
 
-    if arguments.param or arguments.const or arguments.property or arguments.unknown or arguments.tie:
+    if (
+        arguments.param
+        or arguments.params
+        or arguments.const
+        or arguments.property
+        or arguments.unknown
+        or arguments.tie
+    ):
         raise ModelError("--param, --const, --property, --unknown and --tie need --model FILE")
     found = _own_source(arguments.id) or _gymnasium_source(arguments.id, arguments.max_steps)
     if found is not None:
@@ -348,6 +358,20 @@ def pairs(items: list[str], option: str, convert: type) -> dict[str, Any]:
         except ValueError:
             raise ModelError(f"{option} {item!r}: {value!r} is not a number") from None
     return found
+
+
+def _ranges(arguments: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    """Ranges of parameters from --params and --param; the latter wins."""
+    lines: list[str] = []
+    if arguments.params is not None:
+        try:
+            text = Path(arguments.params).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"--params {arguments.params}: cannot be read: {error}") from None
+        stripped = (line.partition("#")[0].strip() for line in text.splitlines())
+        lines = [line for line in stripped if line]
+    given = pairs(lines, f"--params {arguments.params}:", str) | pairs(arguments.param, "--param", str)
+    return {name: _range(text) for name, text in given.items()}
 
 
 def _range(text: str) -> tuple[float, float]:

@@ -198,3 +198,35 @@ def test_own_objects_as_states_are_shown(tmp_path):
     found = model_from_data(*model_to_data(model))
     assert repr(found.state_value(0)) == "Place(name='a')"
     assert Objective.reach("end").resolve(found).target.tolist() == [False, True]
+
+
+def test_a_file_without_its_factory_lists_what_it_has(tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "raise SystemExit('this file was run')\n\nclass Pump: ...\n\ndef make(): ...\n\ndef _hidden(): ...\n"
+    )
+    assert main(["train", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert f"{file}:Pump or {file}:make" in said and "_hidden" not in said and "was run" not in said
+
+
+def test_a_file_of_ranges_stands_for_many_options(tmp_path, capsys):
+    model = tmp_path / "coin.prism"
+    model.write_text(
+        "dtmc\nconst double p;\nconst double q;\nmodule m\ns:[0..2];\n[] s=0 -> p*q:(s'=1) + 1-p*q:(s'=2);\nendmodule\n"
+        'label "won" = s=1;\n'
+    )
+    ranges = tmp_path / "ranges.txt"
+    ranges.write_text("# measured last year\np=0.2:0.4\n\nq=0.5:0.6  # guessed\n")
+    asked = [str(model), "--property", 'P=? [F "won"]', "--json"]
+    assert main(["solve", *asked, "--params", str(ranges)]) == 0
+    from_file = json.loads(capsys.readouterr().out)
+    assert main(["solve", *asked, "--param", "p=0.2:0.4", "--param", "q=0.5:0.6"]) == 0
+    by_options = json.loads(capsys.readouterr().out)
+    del from_file["seconds"], by_options["seconds"]
+    assert by_options == from_file
+    ranges.write_text("p 0.2\n")
+    assert main(["solve", *asked, "--params", str(ranges)]) == 2
+    assert "expected NAME=VALUE" in capsys.readouterr().err
+    assert main(["solve", *asked, "--params", str(tmp_path / "none")]) == 2
+    assert "cannot be read" in capsys.readouterr().err

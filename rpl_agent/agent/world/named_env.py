@@ -11,6 +11,7 @@ Only code named on the command line is run: a run folder never names code.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import inspect
@@ -32,6 +33,9 @@ KEYWORDS = (
 
 
 def names_code(text: str) -> bool:
+    """Whether this is module:name or file.py:name; a file alone is refused here, which every caller asks first."""
+    if text.endswith(".py"):
+        raise ModelError(f"{text}: name what makes the environment: {_choices(Path(text))}")
     return ":" in text and not text.startswith("rpl_envs:") and not text.endswith(":")
 
 
@@ -88,6 +92,19 @@ def named_or_registered(text: str) -> tuple[Any, dict[str, Any]]:
     if env is None:
         raise ModelError(f"no environment {text!r} is registered: give its id, module:Id or path/to/file.py:factory")
     return env, {}
+
+
+def _choices(path: Path) -> str:
+    """The functions and classes of a file as arguments, found without running it."""
+    if not path.is_file():
+        return f"{path}:FACTORY; but there is no such file"
+    try:
+        body = ast.parse(path.read_text()).body
+    except (SyntaxError, UnicodeDecodeError) as error:
+        return f"{path}:FACTORY; but the file is not Python: {error}"
+    names = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    public = [f"{path}:{name}" for name in names if not name.startswith("_")]
+    return " or ".join(public) if public else f"{path}:FACTORY; but it defines no function or class"
 
 
 def _made(module: ModuleType, name: str, text: str, render_mode: str | None) -> Any:
