@@ -21,6 +21,7 @@ TESTED_BY = {
     "solver/test_solver_kernels.py": """row_bounds hull_strategies region_strategies bellman backward row_totals
         state_images row_means assemble chain_residual relax_chain tidy retry_costs value_sweeps
         backward_order front_of""",
+    "solver/test_solver_known.py": "solve_known",
     "core/test_core_memory.py": "give_back",
     "solver/test_solver_horizon.py": "horizon_images horizon_backward",
     "solver/test_solver_check.py": "mass_to_move moving_costs",

@@ -23,7 +23,7 @@ from rpl_agent.core.model.objectives.objective import Unreached
 from rpl_agent.core.solver import Solution, solve
 from rpl_agent.core.solver.cyclic import component, sweeping
 from tests.reference.oracle import Number, Question, Undefined, best_values, policy_values, rule_values
-from tests.reference.random_models import Sample, interval_sample, region_sample
+from tests.reference.random_models import Sample, interval_sample, known_sample, region_sample
 from tests.reference.random_regions import mixture_sample, space_sample
 
 INF = float("inf")
@@ -223,16 +223,9 @@ def round_of(seed: int, lies: int = 6) -> Tally:
         if math.prod(sum(map(len, choices)) for choices in sample.corners) <= most:
             break
     tally = Tally()
-    for objective in objectives(random, bool(sample.avoid)):
-        for nature in Nature:
-            policy = random_policy(random, sample)
-            if policy is None and objective.horizon and random.aside.random() < 0.25:
-                policy = random_rules(random.aside, sample, objective.horizon)
-            name = f"seed {seed}, {sample.kind}, {objective.describe()}, {nature.value}, policy {policy is not None}"
-            try:
-                _one(random, sample, objective, nature, policy, name, lies, tally)
-            except Exception as error:  # a crash is a failure of the solver like any other
-                tally.failures.append(f"{name}: {type(error).__name__}: {error}")
+    _usual(random, sample, seed, lies, tally)
+    apart = Dice(seed ^ (1 << 40))
+    _usual(apart, known_sample(apart), seed, lies, tally)
     for objective in SIGNED if seed % 4 == 0 else ():  # their oracle takes as long as all others together
         for nature in Nature:
             policy = random_policy(random, sample)
@@ -245,6 +238,20 @@ def round_of(seed: int, lies: int = 6) -> Tally:
             except Exception as error:
                 tally.failures.append(f"{name}: {type(error).__name__}: {error}")
     return tally
+
+
+def _usual(random: Dice, sample: Sample, seed: int, lies: int, tally: Tally) -> None:
+    """All kinds of objectives, against and with nature."""
+    for objective in objectives(random, bool(sample.avoid)):
+        for nature in Nature:
+            policy = random_policy(random, sample)
+            if policy is None and objective.horizon and random.aside.random() < 0.25:
+                policy = random_rules(random.aside, sample, objective.horizon)
+            name = f"seed {seed}, {sample.kind}, {objective.describe()}, {nature.value}, policy {policy is not None}"
+            try:
+                _one(random, sample, objective, nature, policy, name, lies, tally)
+            except Exception as error:  # a crash is a failure of the solver like any other
+                tally.failures.append(f"{name}: {type(error).__name__}: {error}")
 
 
 def _one(

@@ -17,6 +17,7 @@ from rpl_agent.core.model.polynomial import Polynomial
 from rpl_agent.core.regions import Box, Ellipsoid, Intersection, Polytope
 from rpl_agent.core.relaxations import Intervals
 from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from tests.reference.oracle import Distribution
 
@@ -151,6 +152,25 @@ def interval_sample(random: Random) -> Sample:
         "intervals, second engine" if second else "intervals",
         Uncompiled(relaxation) if second else relaxation, corners, True, target, avoid, cost, signed,
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- known models
+def known_sample(random: Random) -> Sample:
+    """Two to seven states of a known MDP, mostly with cycles; probabilities are sixteenths, or nearly 0 and 1."""
+    states = random.choice([2, 3, 4, 5, 6, 7])
+    parts = random.choice([16, 16, 16, 1 << 20])
+    corners: list[list[list[Distribution]]] = []
+    for _ in range(states):
+        choices = []
+        for _ in range(random.choice([1, 2])):
+            successors = random.sample(range(states), min(states, random.choice([1, 2, 2, 3])))
+            cuts = sorted(random.choice([1, 2, random.randrange(parts), parts - 1]) for _ in successors[1:])
+            masses = [b - a for a, b in zip([0, *cuts], [*cuts, parts])]
+            choices.append([{j: Fraction(mass, parts) for j, mass in zip(successors, masses)}])
+        corners.append(choices)
+    rows = [[{j: Polynomial.constant(p) for j, p in row.items()} for [row] in choices] for choices in corners]
+    pmdp, target, avoid, cost, signed = skeleton(random, rows, ())
+    return Sample("known", Point(pmdp.instantiate(np.zeros(0))), corners, True, target, avoid, cost, signed)
 
 
 # ---------------------------------------------------------------------- regions

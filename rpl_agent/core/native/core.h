@@ -498,6 +498,29 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
                     int64_t *changed /*[rows.states]*/, int64_t *tested /*[rows.states * rows.actions]*/,
                     int64_t *clock /*[1]*/, double *x SCRATCH /*[rows.row_ptr[rows.states * rows.actions]]*/);
 
+/* ---------------------------------------------------------------------- known.c, decided.c: totals against a known nature */
+
+/* Probabilities to `reach` a target, costs that are infinite if it is missed (`must_reach`), or sums of rewards >= 0. */
+typedef struct question {
+    const bool *target /*[*]*/; /* (S) */
+    bool reach;
+    bool must_reach;
+    double precision; /* the width at any state, relative to values above 1 */
+    int64_t budget;   /* the most sweeps */
+    const double *guess OPTIONAL /*[#target]*/; /* (S) a start */
+} question;
+
+/* Bounds low, high (S), which have the values of states that are `done` (S) on entry, and the agent's rows (S), any on
+ * entry, of a game whose set is a POINT and whose gamma is 1. Returns the number of sweeps, or -1 where sweeps are not
+ * the way to solve it: then nothing that was written means anything. */
+int64_t solve_known(const game *play, const graph *g, const question *asked, bool *done /*[g.count]*/,
+                    double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,
+                    const scratch *space,
+                    double *numbers SCRATCH /*[13 * g.count + 2 * g.row_ptr[g.state_ptr[g.count]]]*/,
+                    int32_t *indices SCRATCH /*[g.row_ptr[g.state_ptr[g.count]] + g.count + 1]*/,
+                    int64_t *integers SCRATCH /*[11 * g.count]*/, bool *sets SCRATCH /*[4 * g.count]*/,
+                    int8_t *usable SCRATCH /*[g.state_ptr[g.count]]*/);
+
 /* ---------------------------------------------------------------------- guess.c: a known nature, without bounds */
 
 /* A model at one parameter: chances p (F) with derivatives slope (F, d). The agent plays weights (R), without gradients, or

@@ -41,7 +41,8 @@ class ModelGraph:
         return self._struct(None, None)
 
     @cached_property
-    def _struct_both_ways(self) -> Struct:
+    def both_ways(self) -> Struct:
+        """The same with the sources of every state."""
         first, sources = np.empty(self.size + 1, np.int64), np.empty(len(self.successor), np.int32)
         core.predecessors(self.forward, first, sources)
         return self._struct(first, sources)
@@ -67,7 +68,7 @@ class ModelGraph:
         ``nature`` is made by `moves`; core.h says what ``usable`` (R,) int8 and ``quantifier`` mean, here and below.
         """
         inside = start.copy()
-        core.hold_set(self._struct_both_ways, nature, usable, quantifier, inside, self._queue())
+        core.hold_set(self.both_ways, nature, usable, quantifier, inside, self._queue())
         return inside
 
     def finite_set(
@@ -88,7 +89,7 @@ class ModelGraph:
         """
         inside, usable, sets = start.copy(), np.empty(len(played), np.int8), np.empty(4 * self.size, np.bool_)
         core.finite_set(
-            self._struct_both_ways,
+            self.both_ways,
             nature,
             played,
             pays,
@@ -118,7 +119,7 @@ class ModelGraph:
         """
         sets = np.empty(2 * self.size, np.bool_)
         return core.progress_rows(
-            self._struct_both_ways, nature, preferred, allowed, pays, adversary, rows, sets, self._queue()
+            self.both_ways, nature, preferred, allowed, pays, adversary, rows, sets, self._queue()
         )
 
     # ------------------------------------------------------------------ components
@@ -131,7 +132,7 @@ class ModelGraph:
     def backward_order(self, ends: np.ndarray) -> tuple[np.ndarray, int]:
         """(order (n,), how many reach them): states by the number of steps to the exits marked in ``ends`` (m,)."""
         order = np.empty(self.n, np.int64)
-        return order, core.backward_order(self._struct_both_ways, ends, order, np.empty(self.n, np.bool_))
+        return order, core.backward_order(self.both_ways, ends, order, np.empty(self.n, np.bool_))
 
     def front(self) -> float:
         """The mean distance between a state and the farthest of its successors, in the order of steps to the exits."""
@@ -159,7 +160,7 @@ class ModelGraph:
         """
         order, cost = np.empty(self.n, np.int64), np.empty(self.size)
         weight, space = np.empty(len(self.successor)), np.empty(2 * self.size, np.int64)
-        core.retry_costs(self._struct_both_ways, p, reward, exit_values, order, cost, weight, space)
+        core.retry_costs(self.both_ways, p, reward, exit_values, order, cost, weight, space)
         return order, cost[: self.n]
 
     def extract(self, states: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, ...]:

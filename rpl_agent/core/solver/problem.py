@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -152,9 +154,7 @@ class Problem:
     @cached_property
     def order(self) -> np.ndarray | None:
         """(n,) undecided states, successors first, without sinks; None with cycles or a discount."""
-        if self.criterion.contracts or any(len(cyclic) for _, cyclic in self.structure.rounds):
-            return None
-        return self.structure.rounds[0][0]  # without cycles there is one
+        return None if self.forward is None else self.forward.rounds[0][0]
 
     @cached_property
     def rank(self) -> np.ndarray | None:
@@ -269,13 +269,23 @@ class Problem:
     @cached_property
     def structure(self) -> Structure:
         """The solution order; cached with the model, because data change the bounds but not the graph."""
-        decided = self.task.decided
-        key = (decided.tobytes(), self.criterion.contracts)
-        known = structures(self.pmdp)
+        if self.forward is not None:
+            return self.forward
+        return self._cached("cyclic", lambda: _cyclic_structure(self.pmdp, self.task.decided, self.criterion.contracts))
+
+    @cached_property
+    def forward(self) -> Structure | None:
+        """The same if plays cannot come back, as one round; None if they can."""
+        if self.criterion.contracts:  # a loop is worth r / (1 - gamma): an ordinary fixpoint
+            return None
+        return self._cached("forward", lambda: _forward_structure(self.pmdp, self.task.decided))
+
+    def _cached(self, kind: str, build: Callable[[], Structure | None]) -> Any:
+        known, key = structures(self.pmdp), (kind, self.task.decided.tobytes(), self.criterion.contracts)
         if key not in known:
-            if len(known) > 8:
+            if len(known) > 16:
                 known.clear()
-            known[key] = _build_structure(self.pmdp, decided, self.criterion.contracts)
+            known[key] = build()
         return known[key]
 
 
@@ -299,20 +309,23 @@ def require_end(pmdp: ParametricMDP, task: Task) -> None:
         raise task.without_end(pmdp, f"from {state} on plays can last forever without a loss, or gain again and again")
 
 
-def structures(pmdp: ParametricMDP) -> dict[tuple[bytes, bool], Structure]:
-    """Cached structures, by the decided states and whether there is a discount."""
+def structures(pmdp: ParametricMDP) -> dict[tuple[str, bytes, bool], Structure | None]:
+    """Cached structures, by their kind, the decided states and whether there is a discount."""
     return cached_on(pmdp, "structures", lambda _: {})
 
 
-def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool) -> Structure:
+def _forward_structure(pmdp: ParametricMDP, decided: np.ndarray) -> Structure | None:
+    forward = model_graph(pmdp).forward_order(decided)
+    if forward is None:
+        return None
+    loops = ~decided
+    loops[forward] = False
+    return Structure(np.flatnonzero(loops), ((forward, np.zeros(0, dtype=np.int64)),))
+
+
+def _cyclic_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool) -> Structure:
     graph = model_graph(pmdp)
-    forward = None if discounted else graph.forward_order(decided)
-    if forward is not None:
-        loops = ~decided
-        loops[forward] = False
-        return Structure(np.flatnonzero(loops), ((forward, np.zeros(0, dtype=np.int64)),))
     order, component, _ = graph.components(decided)
-    # With a discount a loop is worth r / (1 - gamma): an ordinary fixpoint.
     kind, depth = graph.layers(decided, order, component, not discounted)
     kind[decided] = SINK
     cyclic = kind == CYCLIC

@@ -1,0 +1,29 @@
+/* A question about a game against a known nature, for decided.c and known.c. */
+#ifndef RPL_KNOWN_H
+#define RPL_KNOWN_H
+
+#include "sweeps.h"
+
+/* One problem, with arrays of all states (S) and of the part that is being solved, by its places in `order` (n). */
+typedef struct known {
+    const game *play;
+    const graph *g;
+    const scratch *space;
+    const bool *target;                 /* (S) */
+    bool reach, must_reach;
+    const double *p;                    /* (T) */
+    double *low, *high, *value, *image; /* (S) */
+    int64_t *place, *rows;              /* (S), -1 outside of the part */
+    int64_t n, *order, *chosen;
+    double *x, *steps, *rhs, *krylov;
+    int32_t *indptr, *indices;
+    double *data;
+    double change;
+    int64_t sweeps, budget, slow;
+} known;
+
+/* Gives states the values that the graph decides and marks them in `done` (S), decided states on entry; false where the
+ * rest is not for sweeps. Scratch: sets (3 S), usable (R). */
+bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q);
+
+#endif

@@ -1,0 +1,117 @@
+"""Known models with cycles, solved by one call of the core: what factors give, at the width that was asked for."""
+
+from __future__ import annotations
+
+import importlib
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from rpl_agent.core.model import Kind, Nature, Objective, Policy, Sense, Unreached
+from rpl_agent.core.relaxations.interval import Point
+from rpl_agent.core.solver import solve
+from tests.reference.fuzz import Dice, Tally, _usual
+from tests.reference.random_models import known_sample
+from tests.reference.solver import interval_model
+from tests.solver.test_solver_sweeping import grid
+
+engine = importlib.import_module("rpl_agent.core.solver.solve")
+QUESTIONS = [
+    *(Objective.reach("goal", sense=sense) for sense in Sense),
+    *(
+        Objective(Kind.REWARD, sense, "over", reward_name="cost", unreached=unreached)
+        for sense in Sense
+        for unreached in Unreached
+    ),
+]
+COST = Objective.cost("cost", target="over")
+
+
+def known_grid(side: int) -> Point:
+    exact = grid(side, Fraction(0))
+    return Point(exact.pmdp.instantiate(exact.bounds()[0]))
+
+
+def known(table: list, **more) -> Point:
+    pmdp, lower, _ = interval_model([[{j: (p, p) for j, p in row.items()} for row in rows] for rows in table], **more)
+    return Point(pmdp.instantiate(lower))
+
+
+@pytest.fixture
+def calls(monkeypatch) -> list[bool]:
+    """Whether the core solved each problem that was put to it."""
+    found, inner = [], engine._known_bounds
+
+    def counted(*given):
+        answer = inner(*given)
+        found.append(answer is not None)
+        return answer
+
+    monkeypatch.setattr(engine, "_known_bounds", counted)
+    return found
+
+
+@pytest.mark.parametrize("objective", QUESTIONS, ids=Objective.describe)
+@pytest.mark.parametrize("fixed", [False, True])
+def test_the_core_and_factors_agree(objective, fixed, monkeypatch, calls):
+    point = known_grid(14)
+    uniform = 1.0 / np.diff(point.pmdp.state_ptr)[point.pmdp.row_state]
+    policy = Policy.randomised(uniform) if fixed else None
+    swept = solve(point, objective, policy=policy, precision=1e-7)
+    assert calls == [True] and swept.check() == [] and swept.converged
+    monkeypatch.setattr(engine, "_known_bounds", lambda *given: None)
+    exact = solve(point, objective, policy=policy, precision=1e-11)
+    assert exact.check() == []
+    assert (swept.lower_values <= exact.upper_values).all() and (exact.lower_values <= swept.upper_values).all()
+    assert swept.gap <= 1e-7 * max(1.0, swept.upper)
+
+
+def test_less_precision_takes_fewer_sweeps(calls):
+    point, sweeps = known_grid(14), []
+    for precision in (1e-1, 1e-3, 1e-6, 1e-9):
+        found = solve(point, COST, precision=precision)
+        assert found.converged and found.check() == [] and found.gap > 1e-3 * precision
+        sweeps.append(found.iterations)
+    assert sweeps == sorted(set(sweeps)) and all(calls)
+
+
+def test_a_warm_start_saves_sweeps(calls):
+    point = known_grid(14)
+    first = solve(point, COST)
+    again = solve(point, COST, warm=first)
+    assert again.check() == [] and again.iterations < first.iterations and all(calls)
+
+
+def test_what_the_graph_decides_is_exact(calls):
+    half, one = Fraction(1, 2), Fraction(1)
+    retry = [[{0: half, 1: half}, {0: one}], [{0: half, 2: half}], [{2: one}], [{3: half, 4: half}], [{4: one}]]
+    point = known(retry, labels={"goal": {2}, "bad": {4}})
+    for sense, value in ((Sense.MAX, 1.0), (Sense.MIN, 0.0)):
+        found = solve(point, Objective.reach("goal", sense=sense, avoid="bad"))
+        assert found.check() == [] and found.lower_values[0] == found.upper_values[0] == value
+        assert found.lower_values[3] == found.upper_values[3] == 0.0  # it can only get to what is avoided
+    assert calls == [True, True]
+
+
+def test_free_loops_and_endless_rewards_are_left_to_others(calls):
+    half, one = Fraction(1, 2), Fraction(1)
+    table = [[{1: one}, {2: half, 3: half}], [{0: one}], [{2: one}], [{3: one}]]
+    costs = [[0.0, 1.0], [0.0], [0.0], [1.0]]
+    point = known(table, labels={"goal": {2}}, cost=costs)
+    endless = Objective(Kind.REWARD, Sense.MAX, None, reward_name="cost", unreached=Unreached.ACCUMULATE)
+    for objective in (Objective.reach("goal"), endless):
+        assert solve(point, objective).check() == []
+    assert calls == [False, False]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_known_models_against_an_exact_oracle(seed, calls):
+    dice, tally = Dice(seed ^ (1 << 40)), Tally()
+    _usual(dice, known_sample(dice), seed, 2, tally)
+    assert tally.failures == [] and any(calls)
+
+
+def test_nature_has_no_choice():
+    against, along = (solve(known_grid(8), COST, nature) for nature in Nature)
+    assert (against.lower_values == along.lower_values).all() and (against.upper_values == along.upper_values).all()
