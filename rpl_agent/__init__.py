@@ -76,6 +76,13 @@ _INDEX = {
     "RPLWarning": "core.errors",
 }
 __all__ = sorted(_INDEX)
+#: group of entry points -> what the package itself adds to it, loaded on first use (`core.registry`)
+OFFERED = {
+    "rpl_agent.confidence_sets": (
+        "rpl_agent.studies.classical_sets:L1",
+        "rpl_agent.studies.classical_sets:LeastSquares",
+    ),
+}
 
 if TYPE_CHECKING:
     from rpl_agent.agent.callbacks import BaseCallback as BaseCallback

@@ -1,12 +1,15 @@
 """`Registry`: objects that users choose by name, ours and those of other packages.
 
 Other packages offer theirs as entry points, which are looked up only where a name is not ours: a program that uses
-our own names never reads the metadata of what is installed.
+our own names never reads the metadata of what is installed. What the package itself offers but rarely needs stands in
+`OFFERED` of its index, and is loaded when somebody asks for it.
 """
 
 from __future__ import annotations
 
+import sys
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Generic, Protocol, TypeVar
 
 from rpl_agent.core.errors import ModelError
@@ -47,6 +50,8 @@ class Registry(Generic[Kind]):
     def get(self, name: str) -> Kind:
         """The object with that name."""
         if name not in self._known:
+            self._load_offered()
+        if name not in self._known:
             self._look()
         if name not in self._known:
             near = get_close_matches(name, self._known, 1)
@@ -58,8 +63,17 @@ class Registry(Generic[Kind]):
 
     def names(self) -> tuple[str, ...]:
         """All names, ours first."""
+        self._load_offered()
         self._look()
         return tuple(self._known)
+
+    def _load_offered(self) -> None:
+        index = sys.modules[__name__.partition(".")[0]]
+        for place in index.OFFERED.get(self.group, ()):
+            module, _, kind = place.partition(":")
+            found = getattr(import_module(module), kind)
+            if found.name not in self._known:
+                self.register(found())
 
     def _look(self) -> None:
         if self._looked:

@@ -8,18 +8,14 @@ region, its `intervals` the tied one. To add a set, write a class here or anywhe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError
-from rpl_agent.core.evidence.classical_sets import l1_rows, least_squares
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import ANYTIME_METHODS, confidence_intervals
 from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_agent.core.regions.base import Region
-from rpl_agent.core.regions.intersection import Ellipsoid, Intersection
-from rpl_agent.core.regions.lifting import build_region, domain_region
 from rpl_agent.core.registry import Registry
 from rpl_agent.guarantee.likelihood.region import interval_region, likelihood_region
 
@@ -118,41 +114,6 @@ class Likelihood:
         return likelihood_region(pmdp, counts, delta, objective=objective)
 
 
-class _ParameterSet:
-    """A set in parameter space that is built without intervals."""
-
-    name: ClassVar[str]
-    region_of_intervals: ClassVar[bool] = False
-    untied: ClassVar[str] = "anytime"
-
-    def intervals(self, pmdp: ParametricMDP, counts: Counts, delta: float) -> Bounds:
-        raise ModelError(f"{self.name!r} is a set in parameter space without tied intervals; choose another relaxation")
-
-
-@dataclass(frozen=True)
-class L1(_ParameterSet):
-    """The domain cut by one L1 ball per kind of row (the paper's Sec. 3.4)."""
-
-    name: ClassVar[str] = "l1"
-    anytime: ClassVar[bool] = False
-
-    def region(self, pmdp: ParametricMDP, counts: Counts, delta: float, *_: Any, **__: Any) -> Region:
-        ones = np.ones(pmdp.num_expressions)
-        return build_region(pmdp, 0.0 * ones, ones, extra=l1_rows(pmdp, counts, delta))
-
-
-@dataclass(frozen=True)
-class LeastSquares(_ParameterSet):
-    """The self-normalised ellipsoid, intersected with the domain (the paper's App. E)."""
-
-    name: ClassVar[str] = "ellipsoid"
-    anytime: ClassVar[bool] = True
-
-    def region(self, pmdp: ParametricMDP, counts: Counts, delta: float, *_: Any, **__: Any) -> Region:
-        center, V, beta = least_squares(pmdp, counts, delta)
-        return Intersection([domain_region(pmdp), Ellipsoid(center, V, beta**2)])
-
-
 _registry: Registry[ConfidenceSet] = Registry("confidence set", "rpl_agent.confidence_sets")
 
 
@@ -181,5 +142,3 @@ def confidence_names() -> tuple[str, ...]:
 register(Likelihood())
 for _method in ("anytime", "clopper-pearson", "hoeffding"):
     register(IntervalSet(_method))
-register(L1())
-register(LeastSquares())

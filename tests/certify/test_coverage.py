@@ -9,12 +9,12 @@ from scipy import stats
 
 from benchmarks.coverage import interval_failures, likelihood_failures
 from rpl_agent.core.evidence import intervals
-from rpl_agent.core.evidence.classical_sets import least_squares
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Domain, Policy, Simulator, build
 from rpl_agent.core.regions.lifting import build_region
 from rpl_agent.guarantee.likelihood.refutation.misspecification import log_e_value
 from rpl_agent.guarantee.likelihood.region import likelihood_region
+from rpl_agent.studies.classical_sets import least_squares
 
 DELTA = 0.05
 

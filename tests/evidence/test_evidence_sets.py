@@ -8,12 +8,12 @@ from scipy.optimize import linprog, minimize
 from scipy.special import gammaln
 
 from rpl_agent.core.errors import DataError
-from rpl_agent.core.evidence.classical_sets import NOISE, RIDGE, l1_rows, least_squares, row_types
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Domain, Policy, Simulator, build
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import SHARE
 from rpl_agent.guarantee.likelihood.refutation.misspecification import log_e_value
+from rpl_agent.studies.classical_sets import NOISE, RIDGE, l1_rows, least_squares, row_types
 
 
 def _model():

@@ -29,6 +29,8 @@ from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver.problem import Problem
 
+#: the most products of derivatives over all transitions: a few tenths of a second
+PRODUCTS = 200_000_000
 #: rounds; each one overpays by this share, so that higher orders need no rounds of their own
 ROUNDS, OVERPAID = 12, 0.05
 #: upper limit on the remaining share

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
-from rpl_agent.core.coupled.bounds import WORK, find_bound, worst_of_pieces
+from rpl_agent.core.coupled.bounds import PRODUCTS, WORK, find_bound, worst_of_pieces
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.model import Nature, Objective, Policy
@@ -23,8 +23,6 @@ from rpl_agent.core.regions.product import Product
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.solver.problem import Problem
 
-#: the most products of derivatives over all transitions: a few tenths of a second
-PRODUCTS = 200_000_000
 #: cut the region into pieces if bounds of the whole one lose more than this share of the difference at the centre
 SPLIT = 0.02
 

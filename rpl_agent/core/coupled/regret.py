@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
-from rpl_agent.core.coupled.bounds import CoupledBounds, proved_bound, varying_directions, worst_of_pieces
+from rpl_agent.core.coupled.bounds import PRODUCTS, CoupledBounds, proved_bound, varying_directions, worst_of_pieces
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import (
     StepExpansion,
@@ -31,8 +31,6 @@ from rpl_agent.core.regions.frame import Frame, frame_of
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.solver.problem import Problem
 
-#: the most products of derivatives over all transitions: a few tenths of a second
-PRODUCTS = 200_000_000
 #: split the region if the regret is more than this share of what is known already, but not hopelessly more
 SPLIT, HOPELESS = 0.25, 1.5
 

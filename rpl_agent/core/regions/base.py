@@ -15,6 +15,8 @@ from rpl_agent.core.model.caching import cached_on
 from rpl_agent.core.native import core
 from rpl_agent.core.regions.polytope_data import PolytopeData, empty_polytope_data
 
+#: the largest accepted error |I − K L| of a computed inverse or factor; what rests on it is enlarged to match
+MAX_DEFECT = 0.5
 #: slack of `contains` for points that come from floating-point arithmetic
 CONTAINS_TOLERANCE = 1e-9
 

@@ -23,7 +23,7 @@ import numpy as np
 from rpl_agent.core.model import ExpressionTable, cached_on
 from rpl_agent.core.model.algebra.ranges import taylor_table
 from rpl_agent.core.native import UNIT_ROUNDOFF
-from rpl_agent.core.regions.base import Region, RegionKernel
+from rpl_agent.core.regions.base import MAX_DEFECT, Region, RegionKernel
 from rpl_agent.core.regions.product import Product
 
 #: up to this dimension all 3^r − 1 directions are queried
@@ -32,8 +32,6 @@ FULL = 6
 NARROW = 1e-13
 #: a region's own ellipsoid is preferred up to this factor in size
 OWN_ADVANTAGE = 1.5
-#: the largest accepted |I − K L|
-MAX_DEFECT = 0.5
 NOTHING = RegionKernel(None, None, None)
 
 

@@ -10,6 +10,7 @@ from rpl_agent.core.errors import ModelError
 from rpl_agent.core.native import UNIT_ROUNDOFF, core
 from rpl_agent.core.regions.base import (
     CONTAINS_TOLERANCE,
+    MAX_DEFECT,
     Box,
     EllipsoidData,
     Region,
@@ -19,9 +20,6 @@ from rpl_agent.core.regions.base import (
 )
 from rpl_agent.core.regions.lp import LinearProgram
 from rpl_agent.core.regions.polytope import Polytope
-
-#: largest accepted error of the computed factor of H; the radius is enlarged to match
-MAX_DEFECT = 0.5
 
 
 class Ellipsoid(Region):

@@ -90,6 +90,8 @@ def observed_expressions(pmdp: ParametricMDP, successes: np.ndarray) -> np.ndarr
 
 #: Up to this many parameters the domain's vertices are enumerated to project it.
 MAX_PROJECTED = 8
+#: Up to this rank of an affine model all coordinates are searched together, by dense matrices.
+MAX_RANK = 64
 #: Up to this many parameters of a polynomial model there is one joint set.
 JOINT_DIMENSION = 6
 #: Up to this many coordinates the set on which all expressions are probabilities is enumerated.

@@ -16,13 +16,19 @@ from rpl_agent.core.model import Domain, ParametricMDP, without_unused
 from rpl_agent.core.model.unused import used_parameters
 from rpl_agent.core.regions.blocks import blocks_pay, factorisation, is_blockwise
 from rpl_agent.guarantee.likelihood.chart import BARRIER as PRIOR
-from rpl_agent.guarantee.likelihood.chart import ParameterChart, domain_chart, fit, parameter_chart, wider_chart
+from rpl_agent.guarantee.likelihood.chart import (
+    MAX_RANK,
+    ParameterChart,
+    domain_chart,
+    fit,
+    parameter_chart,
+    wider_chart,
+)
 from rpl_agent.guarantee.likelihood.polynomial.parameters import parameter_blocks
 
-MAX_RANK = 64
 MAX_PARAMETERS = 200
 #: Small enough for the fit to touch an edge that the data push it against.
-BARRIER = 1e-3
+EDGE_BARRIER = 1e-3
 #: Name an edge if crossing it gains this many nats (1 % likelier; for bounds of 0 and 1, which nobody chose, the last
 #: number), and warn from the second number on (20 times likelier).
 GAIN, TELLING_GAIN, UNIT_GAIN = 0.01, 3.0, 3.0
@@ -129,8 +135,8 @@ def _edge_of(pmdp: ParametricMDP, counts: Counts) -> Edge | None:
     seen = chart.seen(counts.successes)
     if not len(seen.counts) or wider is chart or not chart.has_interior:
         return None
-    inside = fit(seen, chart, barrier=BARRIER)
-    beyond = fit(seen, wider, inside.z, barrier=BARRIER)
+    inside = fit(seen, chart, barrier=EDGE_BARRIER)
+    beyond = fit(seen, wider, inside.z, barrier=EDGE_BARRIER)
     gain = float(seen.counts @ (np.log(seen.values(beyond.x)) - np.log(seen.values(inside.x))))
     pushed = chart.A @ beyond.z - chart.b
     is_unit = (pmdp.domain.lower == 0.0).all() and (pmdp.domain.upper == 1.0).all()

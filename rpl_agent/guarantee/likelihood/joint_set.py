@@ -43,7 +43,7 @@ MOST_EVALUATED, NEAREST, MOST_KEPT = 1_000_000, 64, 200_000
 #: Windows that begin before this share of the data have too vague a prior to matter.
 EARLIEST = 1e-3
 #: Weight of the barrier, relative to the usual one, that keeps the likeliest point inside {f > 0}.
-BARRIER = 2.0**-20
+INNER_BARRIER = 2.0**-20
 #: Rounds in which a ball settles, its margin, and steps of Newton's method to the boundary.
 BALL_ROUNDS, BALL_MARGIN, BOUNDARY_STEPS = 60, 1e-7, 12
 #: Tangents by dimension.
@@ -378,7 +378,7 @@ def _whole_shares(shares: list[np.ndarray], most: int) -> list[np.ndarray]:
 def _likeliest(line: Line, K: np.ndarray) -> np.ndarray:
     """(r,) near the maximiser of Σ K ln f over {f > 0}: any point will do."""
     chart = cached_on(line, "chart", _positive_chart)
-    return fit(chart.observations(np.arange(len(K)), K), chart, barrier=BARRIER * line.tau).z
+    return fit(chart.observations(np.arange(len(K)), K), chart, barrier=INNER_BARRIER * line.tau).z
 
 
 def _positive_chart(line: Line) -> ParameterChart:

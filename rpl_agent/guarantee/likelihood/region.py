@@ -27,13 +27,11 @@ from rpl_agent.core.regions.parameter_region import interval_parameters
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION, Polytope
 from rpl_agent.core.regions.product import Hull
 from rpl_agent.guarantee.likelihood.bets.slabs import Slabs, shares_of, slabs
-from rpl_agent.guarantee.likelihood.chart import Observations, parameter_chart
+from rpl_agent.guarantee.likelihood.chart import MAX_RANK, Observations, parameter_chart
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.joint_set import Ball, JointSet, Rows, ellipsoid_of, joint_set, tangent_points
 from rpl_agent.guarantee.likelihood.polynomial.parameters import curved_region
 
-#: Above this rank a region has bounds only: cuts would be dense.
-MAX_RANK = 64
 #: Use the ball alone if no expression varies by more than this share over it, which makes it less than 2 % too wide,
 #: and no row of the domain or of the intervals cuts off more than this share of its width.
 GAUSSIAN_SPREAD, SHALLOW = 0.1, 0.01
@@ -134,7 +132,7 @@ def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -
             return interval_region(block.model, lower[block.expressions], upper[block.expressions])
 
         return product_region(pmdp, lower, upper, joint)
-    if pmdp.table.reduction.rank > MAX_RANK:
+    if pmdp.table.reduction.rank > MAX_RANK:  # bounds only: cuts would be dense
         used = np.flatnonzero(~pmdp.table.is_constant)
         observed = Observations.of(pmdp, used, np.zeros(len(used)))
         return Hull(

@@ -299,7 +299,7 @@ class PSRL(ModelBased):
 
 
 #: Pseudo-observations per bound of the domain: enough to stay inside, too few to matter.
-BARRIER = 1e-6
+FAINT_BARRIER = 1e-6
 
 
 class CertaintyEquivalence(ModelBased):
@@ -327,7 +327,7 @@ class CertaintyEquivalence(ModelBased):
             start = None if self._theta is None else self._theta[1]
             pmdp, found = self.world.pmdp, None if self.world.pmdp.num_parameters else np.zeros(0)
             if pmdp.num_parameters:
-                found = point_estimate(pmdp, self.experience.counts, start, BARRIER)
+                found = point_estimate(pmdp, self.experience.counts, start, FAINT_BARRIER)
             if found is None:
                 raise ModelError(f"structured: {pmdp!r} has more parameters than can be estimated jointly")
             self._theta = (self.num_timesteps, found)

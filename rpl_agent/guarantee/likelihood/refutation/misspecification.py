@@ -26,6 +26,7 @@ from rpl_agent.core.model.algebra.ranges import coordinate_box
 from rpl_agent.core.model.unused import used_parameters
 from rpl_agent.core.regions.blocks import Factorisation, JointBlock, blocks_pay, factorisation, single_block
 from rpl_agent.guarantee.likelihood.chart import (
+    MAX_RANK,
     Observations,
     ParameterChart,
     fit,
@@ -33,7 +34,7 @@ from rpl_agent.guarantee.likelihood.chart import (
     parameter_chart,
     rounding,
 )
-from rpl_agent.guarantee.likelihood.estimate import MAX_RANK, excess, point_estimate
+from rpl_agent.guarantee.likelihood.estimate import excess, point_estimate
 from rpl_agent.guarantee.likelihood.polynomial.parameters import ParameterBlock, parameter_blocks
 from rpl_agent.guarantee.likelihood.refutation.alternatives import (
     Alternatives,
@@ -45,7 +46,7 @@ from rpl_agent.guarantee.likelihood.refutation.alternatives import (
 )
 
 #: Barrier of the inner optimisation; each of the 2r box rows costs at most this many nats.
-BARRIER = 1e-2
+REFIT_BARRIER = 1e-2
 #: Ignore sums of monomials that are smaller than their terms by more than this factor.
 MAX_CANCELLATION = 1e8
 
@@ -103,7 +104,7 @@ def _largest_of_affine(
         return 0.0, chart.start
     start = None if estimate is None else pmdp.table.reduction.coordinates(estimate)[0]
     seen = Observations.of(pmdp, free, successes[free])
-    x = fit(seen, chart, start, barrier=BARRIER).x
+    x = fit(seen, chart, start, barrier=REFIT_BARRIER).x
     return _largest_likelihood(seen, x, chart), x
 
 
@@ -125,7 +126,7 @@ def _largest_of_products(
         seen = chart.seen(counts.successes)
         if len(seen.counts):
             warm = start[block.parameters] if chart.forms.is_affine else None
-            total += _largest_likelihood(seen, fit(seen, chart, warm, barrier=BARRIER).x, chart)
+            total += _largest_likelihood(seen, fit(seen, chart, warm, barrier=REFIT_BARRIER).x, chart)
     if pmdp.table.num_monomials - 1 > MAX_RANK and pmdp.table.reduction.rank > MAX_RANK:
         return total, None
     x, seen = pmdp.table.reduction.coordinates(theta)[0], Observations.of(pmdp, own, counts.successes[own])

@@ -1,4 +1,6 @@
-"""Two more confidence sets from the paper: L1 balls and the least-squares ellipsoid.
+"""Two more confidence sets of the paper, for its tables: L1 balls and the least-squares ellipsoid.
+
+The index of the package offers them by name, as other packages offer theirs (`core.registry`).
 
 L1 balls around empirical row distributions (Weissman et al.), as linear rows in parameter space.
 
@@ -28,7 +30,9 @@ as independent and fails. The statement holds at all times under any sampling.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +41,10 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import check_delta, per_event
 from rpl_agent.core.model import ParametricMDP, gather
 from rpl_agent.core.model.algebra.ranges import coordinate_box
+from rpl_agent.core.regions.base import Region
+from rpl_agent.core.regions.intersection import Ellipsoid, Intersection
+from rpl_agent.core.regions.lifting import build_region, domain_region
+from rpl_agent.guarantee.confidence import Bounds
 
 MAX_FACETS = 6
 
@@ -109,7 +117,7 @@ def _hits(
 
 NOISE = np.sqrt(0.5)
 RIDGE = 1e-2
-MAX_RANK = 512
+LARGEST_ELLIPSOID = 512
 
 
 def least_squares(pmdp: ParametricMDP, counts: Counts, delta: float) -> tuple[np.ndarray, np.ndarray, float]:
@@ -117,8 +125,10 @@ def least_squares(pmdp: ParametricMDP, counts: Counts, delta: float) -> tuple[np
     check_delta(delta)
     table = pmdp.table
     rank = table.reduction.rank
-    if not 0 < rank <= MAX_RANK:
-        raise ModelError(f"the least-squares ellipsoid needs 1 to {MAX_RANK} reduced coordinates, the model has {rank}")
+    if not 0 < rank <= LARGEST_ELLIPSOID:
+        raise ModelError(
+            f"the least-squares ellipsoid needs 1 to {LARGEST_ELLIPSOID} reduced coordinates, the model has {rank}"
+        )
     visits = counts.row_totals[pmdp.transition_row]
     trials = np.bincount(pmdp.expression, weights=visits, minlength=table.num_expressions)
     used = np.flatnonzero((trials > 0) & ~table.is_constant)
@@ -130,3 +140,38 @@ def least_squares(pmdp: ParametricMDP, counts: Counts, delta: float) -> tuple[np
     log_ratio = float(np.linalg.slogdet(V)[1]) - rank * np.log(RIDGE)
     beta = NOISE * np.sqrt(log_ratio + 2.0 * np.log(1.0 / delta)) + np.sqrt(RIDGE) * bound
     return center, V, float(beta) * (1.0 + 1e-9)
+
+
+class _ParameterSet:
+    """A set in parameter space that is built without intervals."""
+
+    name: ClassVar[str]
+    region_of_intervals: ClassVar[bool] = False
+    untied: ClassVar[str] = "anytime"
+
+    def intervals(self, pmdp: ParametricMDP, counts: Counts, delta: float) -> Bounds:
+        raise ModelError(f"{self.name!r} is a set in parameter space without tied intervals; choose another relaxation")
+
+
+@dataclass(frozen=True)
+class L1(_ParameterSet):
+    """The domain cut by one L1 ball per kind of row (the paper's Sec. 3.4)."""
+
+    name: ClassVar[str] = "l1"
+    anytime: ClassVar[bool] = False
+
+    def region(self, pmdp: ParametricMDP, counts: Counts, delta: float, *_: Any, **__: Any) -> Region:
+        ones = np.ones(pmdp.num_expressions)
+        return build_region(pmdp, 0.0 * ones, ones, extra=l1_rows(pmdp, counts, delta))
+
+
+@dataclass(frozen=True)
+class LeastSquares(_ParameterSet):
+    """The self-normalised ellipsoid, intersected with the domain (the paper's App. E)."""
+
+    name: ClassVar[str] = "ellipsoid"
+    anytime: ClassVar[bool] = True
+
+    def region(self, pmdp: ParametricMDP, counts: Counts, delta: float, *_: Any, **__: Any) -> Region:
+        center, V, beta = least_squares(pmdp, counts, delta)
+        return Intersection([domain_region(pmdp), Ellipsoid(center, V, beta**2)])
