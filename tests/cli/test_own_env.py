@@ -227,6 +227,6 @@ def test_a_file_of_ranges_stands_for_many_options(tmp_path, capsys):
     assert by_options == from_file
     ranges.write_text("p 0.2\n")
     assert main(["solve", *asked, "--params", str(ranges)]) == 2
-    assert "expected NAME=VALUE" in capsys.readouterr().err
+    assert "expected NAME=VALUE" in capsys.readouterr().out
     assert main(["solve", *asked, "--params", str(tmp_path / "none")]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    assert "cannot be read" in capsys.readouterr().out
