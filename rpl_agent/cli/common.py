@@ -174,7 +174,7 @@ def policy_of(path: str, source: ModelSource) -> Policy:
     return policy_from_file(path, source.pmdp, source.env, source.options)
 
 
-def load_model(arguments: argparse.Namespace) -> PrismModel:
+def load_model(arguments: argparse.Namespace, only_for: str | None = None) -> PrismModel:
     """Load the file of --model; on a terminal, one line shows the progress of a long exploration."""
     from rpl_agent.formats import prism
 
@@ -203,6 +203,7 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
             unknown=unknown[0] if unknown and len(unknown) == 1 else unknown,
             tie_modules=arguments.tie == "modules",
             normalise=arguments.normalise,
+            only_for=only_for,
         )
     finally:
         if shows:

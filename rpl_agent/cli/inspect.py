@@ -240,7 +240,7 @@ def _solve_property(arguments: argparse.Namespace) -> int:
     from rpl_agent.core.model import Nature
     from rpl_agent.formats import prism
 
-    model = load_model(arguments)
+    model = load_model(arguments, only_for=arguments.property)
     domain = model.pmdp.domain if model.bounds is None else model.bounds.domain
     given = pairs(arguments.theta, "--theta", float)
     theta = None

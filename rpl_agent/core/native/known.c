@@ -20,6 +20,9 @@
 #define MOST_STEPS 300
 /* How often the width is adjusted. */
 #define ROUNDS 8
+/* Parts of at most so many states take no time: their bounds are brought at least this close. */
+#define FEW_STATES 100
+#define CLOSE 1e-11
 /* Margins below this, relative to the values, are not far enough from rounding. */
 #define LEAST_MARGIN 2e-14
 
@@ -492,8 +495,9 @@ static bool solve_parts(known *k, const bool *done, double precision, const doub
                 k->value[all[e]] = k->low[all[e]];
             continue;
         }
+        const double width = precision / (double)deepest;
         order_part(k, j - i, all + i, component);
-        if (!solve_part(k, precision / (double)deepest, guess, kept))
+        if (!(j - i <= FEW_STATES && solve_part(k, smaller(width, CLOSE), guess, kept)) && !solve_part(k, width, guess, kept))
             return false;
         for (int64_t e = i; e < j; e++) {
             k->value[all[e]] = k->low[all[e]]; /* what later parts are solved for */

@@ -38,6 +38,7 @@ from rpl_agent.formats.prism.language.parser import parse_model, parse_propertie
 from rpl_agent.formats.prism.language.scope import Number, Program
 from rpl_agent.formats.prism.language.typed import Node
 from rpl_agent.formats.prism.language.unknown import COMMANDS, ROWS, link_unknown, parameter_domain
+from rpl_agent.formats.prism.properties.ends import without_the_rest
 from rpl_agent.formats.prism.properties.queries import Query, query_of
 
 if TYPE_CHECKING:
@@ -213,6 +214,7 @@ def loads(
     unknown: str | Sequence[str] | None = None,
     tie_modules: bool = False,
     normalise: bool = False,
+    only_for: str | None = None,
 ) -> PrismModel:
     """Read a model from text.
 
@@ -226,6 +228,8 @@ def loads(
         ``"rows"`` (each row of each state is), or names of constants. The file's numbers become ``truth``.
     tie_modules : commands of renamed modules share the distributions of their base.
     normalise : scale rows whose rounded numbers sum to 1 only up to 1e-5; a warning says how many.
+    only_for : a property; plays stay where it is decided, and what lies behind is not explored. The model then answers
+        no other one.
 
     Anything wrong or unsupported is a `PrismError` with line and column.
     """
@@ -233,6 +237,7 @@ def loads(
         program, unknowns = link_unknown(
             parse_model(text, source), constants or {}, unknown, tie_modules, TOLERANCE if normalise else Fraction(0)
         )
+        program = program if only_for is None else without_the_rest(program, only_for)
         domain, pool = unknowns.domain(parameter_domain(text, program, parameters or {})), Pool()
         graph, machine = explore(program, initial_states(program), max_states, progress)
         ends = [expressions(graph, machine, pool, chances) for chances in _chances(program, machine)]

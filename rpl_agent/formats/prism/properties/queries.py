@@ -22,6 +22,7 @@ from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import Type
 from rpl_agent.formats.prism.properties import automaton as ltl
 from rpl_agent.formats.prism.properties.automaton import product
+from rpl_agent.formats.prism.properties.ends import reachability
 
 #: spelling of operators, from weak to strong
 _TEXT = {
@@ -50,15 +51,6 @@ _CONNECTIVES: dict[str, Callable[[list[np.ndarray]], np.ndarray]] = {
     "=>": lambda masks: ~masks[0] | masks[1],
     "<=>": lambda masks: masks[0] == masks[1],
 }
-
-
-def opposite(expression: ast.Expression) -> ast.Expression:
-    """The negation, without a double one."""
-    if isinstance(expression, ast.Apply) and expression.operator == "!":
-        return expression.arguments[0]
-    if isinstance(expression, ast.Literal):
-        return ast.Literal(expression.position, not expression.value)
-    return ast.Apply(expression.position, "!", (expression,))
 
 
 def labelled(expression: ast.Expression, program: Program, pmdp: ParametricMDP) -> tuple[str, ParametricMDP]:
@@ -299,22 +291,12 @@ def _direct(
     path: ast.Expression, program: Program, pmdp: ParametricMDP
 ) -> tuple[str, str | None, int | None, bool, ParametricMDP] | None:
     """(target, avoid, horizon, complement, model) if the property is plain reachability of labels; else None."""
-    if not isinstance(path, ast.Temporal) or path.operator == "X" or path.low is not None:
+    known = reachability(path)
+    if known is None:
         return None
-    if any(map(ast.is_temporal, path.arguments)):
-        return None
+    assert isinstance(path, ast.Temporal)
     horizon = None if path.high is None else _steps(path.high, path.strict_high, program)
-    left, right = path.left, path.right
-    if path.operator in ("F", "U"):
-        target, avoid, negative = right, None if left is None else opposite(left), False
-    elif path.operator == "G":
-        target, avoid, negative = opposite(right), None, True
-    elif path.operator == "W":  # not (left W right) = (not right) U (not left and not right)
-        assert left is not None
-        target = ast.Apply(path.position, "&", (opposite(left), opposite(right)))
-        avoid, negative = right, True
-    else:  # not (left R right) = (not left) U (not right)
-        target, avoid, negative = opposite(right), left, True
+    target, avoid, negative = known
     goal, pmdp = labelled(target, program, pmdp)
     lost = None
     if avoid is not None and not (isinstance(avoid, ast.Literal) and not avoid.value):
