@@ -79,7 +79,7 @@ class SampledAnswer:
 
 
 def together(certificate: Certificate | None, paths: Bounds | str) -> Bounds:
-    """What certificate and paths allow together; the paths alone, which trust less, where nothing is."""
+    """The intersection of both intervals; if it is empty, the paths' interval, which rests on fewer assumptions."""
     if certificate is None or isinstance(paths, str):
         return (-math.inf, math.inf) if certificate is None else (certificate.lower, certificate.upper)
     both = max(certificate.lower, paths[0]), min(certificate.upper, paths[1])

@@ -19,7 +19,7 @@
 
 #define OPTIONAL
 #define SCRATCH
-/* Of float64: the relative error bound of one operation. */
+/* Unit roundoff of float64. */
 #define UNIT_ROUNDOFF 0x1p-53
 /* Added to rounding terms so that an underflowed product never yields an upper bound of 0. */
 #define FAINT 1e-291

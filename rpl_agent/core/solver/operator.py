@@ -150,7 +150,7 @@ def images(problem: Problem, values: np.ndarray, upward: bool, policy: Policy | 
 
 
 def _game(problem: Problem, policy: Policy | None) -> Struct:
-    """The game, with the agent fixed to a policy that draws its rows; the core takes those of others as they are."""
+    """The game of a policy: a randomised one is passed as weights, a deterministic one as rows."""
     if policy is None or policy.rows is not None or problem.agent == FIXED_AGENT:
         return problem.game
     return problem.game_of(policy.shares(problem.pmdp))

@@ -62,7 +62,7 @@ class Cuts:
         self.A, self.b = np.vstack([self.A, np.reshape(A, (-1, len(self.low)))]), np.append(self.b, b)
 
     def relaxation(self, pmdp: ParametricMDP) -> Rectangular | None:
-        """One choice per row from a little more than the cuts leave; None where that is what intervals tell."""
+        """The rectangular relaxation of the slightly enlarged set of all cuts; None if intervals give the same."""
         if len(self.low) > GRAPH_DIMENSION or not (np.diff(pmdp.row_ptr) > 2).any():
             return None
         size = np.abs(self.b) + np.abs(self.A) @ np.maximum(np.abs(self.low), np.abs(self.high))
