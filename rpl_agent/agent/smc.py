@@ -3,10 +3,10 @@
 With probability ≥ 1 − δ, over the whole run and whenever it stops, the value of the property lies in [lower, upper].
 That is the certificate's own statement: for a maximising property lower ≤ V^π ≤ V* ≤ upper (a chain has one policy).
 
-Paths are looked at as wholes, too. Each is worth a number in a known range, and what n of these say of their mean needs
-no model. On a chain every path of the run counts, and bounds the value from both sides. In an MDP the robust policy is
-played once, when that promises to close the gap, and bounds what it is worth from its own side. Certificates and
-paths have a share of δ each, and the answer is what both allow (docs/guarantees.md, "Paths beside certificates").
+Whole paths are used as well: each has a value in a known range, so n of them bound the mean without a model. On a chain
+every path of the run bounds the value from both sides. In an MDP the robust policy is played once, when that promises
+to close the gap, and its paths bound its value from one side. Certificates and paths have a share of δ each, and the
+answer is the intersection (docs/guarantees.md, "Paths beside certificates").
 """
 
 from __future__ import annotations

@@ -267,6 +267,13 @@ def test_no_private_names_of_other_libraries():
     assert dict(found) == PRIVATE
 
 
+@pytest.mark.parametrize("room", ["core", "formats", "guarantee", "agent", "studies"])
+def test_each_room_has_a_page_whose_paths_exist(room):
+    quoted = set(re.findall(r"`([\w./]+(?:\.py|/))`", (ROOT / "docs" / "rooms" / f"{room}.md").read_text()))
+    places = [ROOT, ROOT / "rpl_agent" / room]
+    assert len(quoted) >= 3 and [path for path in sorted(quoted) if not any((p / path).exists() for p in places)] == []
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md"])
 def test_paths_in_the_guide_exist(page):
     quoted = set(re.findall(r"`([\w./-]+)`", (ROOT / page).read_text()))

@@ -27,8 +27,7 @@ from rpl_agent.core.errors import DataError
 
 #: Shares of δ. They sum to slightly less than 1: the rest covers the rounding of `per_event`.
 MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.00999, 0.04
-#: Of all of δ, what the paths of a chain get beside its transitions (each needs few samples more than alone), and
-#: what those of a policy get, which bound one side only.
+#: Shares of δ for whole paths: those of a chain, and those of a policy, which bound one side only.
 PATH_SHARE, POLICY_SHARE = 0.5, 0.2
 
 

@@ -408,8 +408,8 @@ double front_of(const graph *g, const int64_t *order /*[g.count]*/, int64_t *pla
 int64_t components(const graph *g, const bool *decided /*[g.count]*/, int64_t *order /*[g.count]*/,
                    int64_t *component /*[g.count]*/, int64_t *space SCRATCH /*[5 * g.count]*/);
 
-/* kind (count): TRIVIAL, SINK (every row only loops; if `sinks`) or CYCLIC. depth (count): the components, of which only
- * cyclic ones count unless `every` does, on the longest path strictly below the state's own. */
+/* kind (count): TRIVIAL, SINK (every row only loops; if `sinks`) or CYCLIC. depth (count): length of
+ * the longest path of components below the state's own; counts cyclic components only, unless `every`. */
 void layers(const graph *g, const bool *decided /*[g.count]*/, const int64_t *order /*[g.count]*/,
             const int64_t *component /*[g.count]*/, bool sinks, bool every, int8_t *kind /*[g.count]*/,
             int64_t *depth /*[g.count]*/);
