@@ -151,7 +151,7 @@ def sharpening() -> None:
             if label.startswith("paper: Clopper"):  # the scale of the paper's best set; tied intervals leave it
                 margin = 0.1 * (upper[0] - lower[0])
                 axis.set_ylim(lower[0] - margin, upper[0] + margin)
-        optimum = certify(world.pmdp, data[-1], world.objective, Config(delta=0.5)).estimate
+        optimum = certify(world.pmdp, data[-1], world.objective, Config(delta=0.4)).estimate
         axis.axhline(optimum, color="black", linewidth=0.8, linestyle=":", label="estimate of the optimum")
         axis.set_xscale("log")
         axis.set_xlabel("uniform episodes")

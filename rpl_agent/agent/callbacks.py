@@ -23,10 +23,11 @@ import numpy as np
 from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.agent.schedule import RegretGoal
+from rpl_agent.agent.settings import check_seed, require_count, takes
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.agent.storage.pace import Pace
-from rpl_agent.agent.world.observations import Env
-from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.agent.world.observations import Env, require_environment
+from rpl_agent.core.errors import ModelError, RPLWarning, as_path
 from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.shown import true_value
@@ -174,7 +175,13 @@ class CallbackList(BaseCallback):
 
     def __init__(self, callbacks: Iterable[Any]):
         super().__init__()
+        if not isinstance(callbacks, Iterable) or isinstance(callbacks, str):
+            raise ModelError(
+                f"CallbackList({callbacks!r}): pass a list of callbacks, [CertificateLog(), StopOnGap(0.1)]"
+            )
         self.callbacks = list(callbacks)
+        for callback in self.callbacks:
+            refuse_class(callback)
 
     @property
     def every_episodes(self) -> int | None:  # type: ignore[override]
@@ -206,6 +213,8 @@ class FunctionCallback(BaseCallback):
 
     def __init__(self, function: Callable[[dict, dict], bool | None]):
         super().__init__()
+        if not takes(function, 2):
+            raise ModelError("a callback must be a function of two arguments, (locals, globals), as in SB3")
         self._function = function
 
     def _on_step(self) -> bool:
@@ -231,11 +240,9 @@ class CheckpointCallback(BaseCallback):
         self, save_freq: int | None = None, save_path: str | Path | None = None, *, seconds: float | None = 20.0
     ):
         super().__init__()
-        if save_freq is not None and (not hasattr(save_freq, "__index__") or save_freq < 1):
-            raise ModelError(
-                f"CheckpointCallback: save_freq = {save_freq!r} must be a whole number of episodes, 1 or more"
-            )
-        self.path = None if save_path is None else Path(save_path)
+        if save_freq is not None:
+            require_count("save_freq", save_freq, "episodes")
+        self.path = None if save_path is None else as_path(save_path, "save_path")
         self.every, self.seconds = save_freq, seconds
         self._saved_at = 0
         self._pace = Pace(0.0 if seconds is None else seconds)
@@ -351,6 +358,10 @@ class EvalCallback(BaseCallback):
 
     def __init__(self, eval_env: Env, n_eval_episodes: int = 100, eval_freq: int = 1, seed: int = 0):
         super().__init__()
+        require_environment(eval_env)
+        require_count("n_eval_episodes", n_eval_episodes, "episodes")
+        require_count("eval_freq", eval_freq, "certificates")
+        check_seed(seed)
         self.env, self.episodes, self.every, self.seed = eval_env, n_eval_episodes, eval_freq, seed
         self.history: list[tuple[int, float]] = []
         self._certificates = 0
@@ -379,7 +390,10 @@ class OracleCallback(BaseCallback):
 
     def __init__(self, theta: np.ndarray):
         super().__init__()
-        self._theta = np.asarray(theta, dtype=float)
+        try:
+            self._theta = np.asarray(theta, dtype=float)
+        except (TypeError, ValueError):
+            raise ModelError(f"theta={theta!r} must be the numbers of the true parameters, for example [0.6]") from None
         self._best: float | None = None
 
     def _on_certificate(self, certificate: Certificate) -> bool:
@@ -450,12 +464,17 @@ class SB3Callback(Facade):
         return go_on
 
 
+def refuse_class(callback: Any) -> None:
+    """Raise if this is the class of a callback."""
+    if isinstance(callback, type):
+        raise ModelError(f"{callback.__name__} is a class: pass a callback, {callback.__name__}(...)")
+
+
 def as_callback(callback: Callback) -> Any:
     """Turn None, a callback, a list or a function into one callback."""
     if callback is None:
         return CallbackList([])
-    if isinstance(callback, type):
-        raise ModelError(f"{callback.__name__} is a class: pass a callback, {callback.__name__}(...)")
+    refuse_class(callback)
     if isinstance(callback, (list, tuple)):
         return CallbackList([as_callback(item) for item in callback])
     if hasattr(callback, "on_step"):

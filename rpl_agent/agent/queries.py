@@ -377,6 +377,8 @@ def _row_values(solution: Solution, upward: bool, step: int) -> np.ndarray:
 def _passed(solution: Solution, step: int) -> int:
     """Solver steps before a step of an episode."""
     pmdp, horizon = solution.problem.pmdp, solution.problem.objective.horizon
+    if not hasattr(step, "__index__") or isinstance(step, bool) or step < 0:
+        raise ModelError(f"step {step!r} must be a whole number, at least 0")
     passed, first = pmdp.solver_step(step), pmdp.solver_step(0)
     if horizon is not None and not 0 <= step <= (horizon - first) // pmdp.solver_steps_per_step:
         raise ModelError(f"step {step} is outside the horizon of the objective")

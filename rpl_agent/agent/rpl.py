@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from rpl_agent.agent import settings
 from rpl_agent.agent.callbacks import Callback, CallbackList, CheckpointCallback, StopOnGap, StopOnRegret, as_callback
 from rpl_agent.agent.discovery.session import OpenSession
 from rpl_agent.agent.discovery.world import OpenWorld, enter_world, refuse_mixture
@@ -29,14 +30,13 @@ from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Doubling, Schedule, Target
 from rpl_agent.agent.session import Session
-from rpl_agent.agent.settings import as_path, check_settings, refuse_settings
 from rpl_agent.agent.storage import checkpoint, open_state
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, write_run
 from rpl_agent.agent.storage.state import Settings, agent_arguments, capture, read_state, restore, stored_model
 from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach, make_env
 from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
 from rpl_agent.agent.world.when_attached import require
-from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.errors import ModelError, RPLWarning, as_path
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, Objective, ParametricMDP
 from rpl_agent.guarantee.pipeline import Config, timed
@@ -115,7 +115,7 @@ class RPLAgent(Queries):
         **unknown: Any,
     ):
         refuse_policy_network(env, others)
-        refuse_settings(unknown, type(self))
+        settings.refuse_settings(unknown, type(self))
         self._facts = {
             "returns": returns,
             "rewards": rewards,
@@ -127,15 +127,14 @@ class RPLAgent(Queries):
         model_only = {"pmdp": pmdp, "objective": objective, "schedule": schedule, "end": end}
         model_only |= {"check_rewards": check_rewards, "action_to_env": action_to_env, "subject_to": subject_to or None}
         refuse_mixture(without_model, self._facts, model_only)
-        check_settings(weight, config, schedule, seed)
+        settings.check_settings(weight, config, schedule, seed)
         self.config = config or Config(confidence, relaxation, delta, precision)
         self.schedule = schedule if schedule is not None else Doubling()
         self.weight, self.exploration = weight, exploration_of(exploration)
         self.compiled, self.check_rewards = compiled, check_rewards
-        self.horizon, self.end = horizon, end
+        self.horizon, self.end, self.verbose = horizon, end, verbose
         self.observation_to_state, self.action_to_env = observation_to_state, action_to_env
         self.tensorboard_log = None if tensorboard_log is None else as_path(tensorboard_log, "tensorboard_log")
-        self.verbose = verbose
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
         self.acting_rng = np.random.default_rng([self.seed, 1])  # separate: acting does not change what is learned
         kind = OpenSession if without_model else Session
@@ -144,11 +143,9 @@ class RPLAgent(Queries):
         self.world: Attachment | OpenWorld | None = None
         self._mode = "robust"
         self._logger: Logger = Logger()
-        goal = Objective.parse(objective) if isinstance(objective, str) else objective
-        own = () if goal is None else goal.limits
+        goal, limits = settings.goal_with_limits(objective, subject_to)
         if isinstance(self.session, Session):
-            self.session.subject_to = own + tuple(Limit.parse(a) if isinstance(a, str) else a for a in subject_to)
-        goal = None if goal is None else goal.free
+            self.session.subject_to = limits
         self._given = (pmdp, goal)  # given by the user; otherwise the environment's own
         self._source: Stream | None = None
         if env is not None:
@@ -272,6 +269,7 @@ class RPLAgent(Queries):
         reset_num_timesteps: bool = False,
         progress_bar: bool = False,
         folder: str | os.PathLike | None = None,
+        **unknown: NoReturn,
     ) -> RPLAgent:
         """Learn from exactly ``budget`` further episodes (or steps), then certify the robust policy.
 
@@ -286,6 +284,7 @@ class RPLAgent(Queries):
         reset_num_timesteps : reset the counters and start a new log folder; what was learned is kept in any case.
         folder : the run folder itself, instead of a numbered one in ``tensorboard_log``.
         """
+        settings.refuse_arguments(unknown, RPLAgent.learn)
         if type(env) is int and budget is None and isinstance(self.session, OpenSession):
             env, budget = None, env
         if total_timesteps is not None:
@@ -309,16 +308,16 @@ class RPLAgent(Queries):
         if target is None:
             raise ModelError("this agent was saved outside learn(): there is nothing to resume; call learn(budget=...)")
         if budget is not None:
+            settings.require_count("budget", budget, target.unit)
             self.session.target = replace(target, goal=int(budget))
         return self._run(callback, progress_bar, "RPL", None)
 
     def _run(self, callback: Callback, progress_bar: bool, name: str, folder: Any) -> RPLAgent:
         session, target = self.session, self.session.target
         assert target is not None
-        if target.stop_when_gap is not None:
-            session.require_anytime("stop_when_gap")
-        if target.stop_when_regret is not None:
-            session.require_anytime("stop_when_regret")
+        for goal in ("stop_when_gap", "stop_when_regret"):
+            if getattr(target, goal) is not None:
+                session.require_anytime(goal)
         describe = partial(write_run, source=session.env_spec or {}, seed=self.seed)
         if folder is not None:
             self.run_folder = as_path(folder, "folder")

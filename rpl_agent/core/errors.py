@@ -1,6 +1,11 @@
 """Errors and warnings for users; each message names the place that is wrong."""
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 
 def listed(items: Iterable[object], most: int = 8) -> str:
@@ -49,3 +54,24 @@ class RefutedWarning(RPLWarning):
 
 class RepeatedChanceWarning(RefutedWarning):
     """The same chance was observed more than once."""
+
+
+# ---------------------------------------------------------------------- arguments
+def require_kind(name: str, given: Any, *kinds: type) -> None:
+    """Raise unless an argument is of one of these kinds."""
+    if not isinstance(given, kinds):
+        shown = f"{type(given).__name__} {given!r}"[:60]
+        raise ModelError(f"{name} is {shown}, not {' or '.join(kind.__name__ for kind in kinds)}")
+
+
+def require_positive(name: str, number: Any) -> None:
+    """Raise unless an argument is a number above 0."""
+    if not isinstance(number, int | float | np.number) or isinstance(number, bool) or not number > 0:
+        raise ModelError(f"{name} {number!r} must be a positive number")
+
+
+def as_path(given: Any, name: str) -> Path:
+    """The path in an argument."""
+    if not isinstance(given, str | os.PathLike):
+        raise ModelError(f"{name}={given!r} is not a path: write a text, for example 'logs/demo'")
+    return Path(given)

@@ -37,6 +37,8 @@ class Registry(Generic[Kind]):
 
     def register(self, kind: Kind) -> None:
         """Add an object under its name; ModelError if the name is taken."""
+        if not isinstance(getattr(kind, "name", None), str) or isinstance(kind, type):
+            raise ModelError(f"{kind!r} is not a {self.what}: pass an object with a name, not a class")
         if kind.name in self._known:
             raise ModelError(f"the {self.what} {kind.name!r} exists already")
         self._known[kind.name] = kind
@@ -49,6 +51,8 @@ class Registry(Generic[Kind]):
 
     def get(self, name: str) -> Kind:
         """The object with that name."""
+        if not isinstance(name, str):
+            raise ModelError(f"{self.what} {name!r} is not a name: write one of {self.names()}")
         if name not in self._known:
             self._load_offered()
         if name not in self._known:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +27,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from rpl_agent.core.errors import DataError, RPLWarning, listed
+from rpl_agent.core.errors import DataError, RPLWarning, as_path, listed
 from rpl_agent.core.evidence.counts import Counts, impossible, locate
 from rpl_agent.core.model import ParametricMDP, Policy
 from rpl_agent.core.model.building.builder import whole_numbers
@@ -80,7 +80,9 @@ def read_log(
     """
     if not isinstance(pmdp, ParametricMDP):
         raise DataError(f"counts need a model first: read_log(pmdp, path), not {type(pmdp).__name__}")
-    pieces = [source] if isinstance(source, (str, Path)) else list(source)
+    pieces = list(source) if isinstance(source, Iterable) and not isinstance(source, str) else [source]
+    for piece in pieces:
+        as_path(piece, "source")
     if not pieces:
         raise DataError("a log has at least one file")
     source = pieces[0] if len(pieces) == 1 else f"{pieces[0]} … {pieces[-1]}"

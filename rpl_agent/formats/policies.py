@@ -18,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from rpl_agent.core.errors import DataError
+from rpl_agent.core.errors import DataError, as_path, require_kind
 from rpl_agent.core.model import ParametricMDP, Policy, StateIndex
 from rpl_agent.formats.export import identifiers
 
@@ -41,7 +41,8 @@ def read_policy(path: str | Path, pmdp: ParametricMDP) -> Policy:
     >>> read_policy(path, model).to_table(model)[0]
     ('0', 'bold', 1.0)
     """
-    path = Path(path)
+    path = as_path(path, "path")
+    require_kind("pmdp", pmdp, ParametricMDP)
     readers = {".csv": None, ".json": _json, ".strat": _strategy}
     if path.suffix not in readers:
         raise DataError(f"{path.name}: a policy is a file ending in {', '.join(readers)}")

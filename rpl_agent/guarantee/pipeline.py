@@ -38,10 +38,10 @@ import numpy as np
 from rpl_agent.core.coupled import CoupledBounds, coupled_bounds
 from rpl_agent.core.coupled.attribution import episodes_seen
 from rpl_agent.core.coupled.regret import NOT_FOUND, Regret, difference_above, proved_regret, regret_with_error
-from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning
+from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning, require_kind
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import untied_intervals
-from rpl_agent.core.evidence.ledger import LEAST_DELTA, Ledger, check_delta, refuting_log_e_value
+from rpl_agent.core.evidence.ledger import Ledger, check_stated_delta, refuting_log_e_value
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, cached_on
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.native.memory import give_back_memory
@@ -86,12 +86,16 @@ class Config:
     prefer: str = "guarantee"  # the policy to return: with the best guarantee, or with the least "regret"
 
     def __post_init__(self) -> None:
-        check_delta(self.delta, LEAST_DELTA)
+        check_stated_delta(self.delta)
         confidence_set(self.confidence)
         if self.relaxation not in RELAXATIONS:
             raise ModelError(f"relaxation {self.relaxation!r} is not one of {RELAXATIONS}")
         if not isinstance(self.precision, float | int) or not 0 < self.precision < 1:
             raise ModelError(f"precision {self.precision!r} is not a number between 0 and 1")
+        if not hasattr(self.pieces, "__index__") or isinstance(self.pieces, bool) or self.pieces < 1:
+            raise ModelError(f"pieces {self.pieces!r} must be a whole number, at least 1")
+        if not isinstance(self.bets, bool):
+            raise ModelError(f"bets={self.bets!r} must be True or False")
         if self.prefer not in PREFERENCES:
             raise ModelError(f"prefer {self.prefer!r} is not one of {PREFERENCES}")
 
@@ -267,12 +271,13 @@ def certify(
     >>> print(f"{certificate.upper:.2f}")
     120.61
     """
-    _require_kinds(pmdp, counts, objective, config)
+    require_kinds(pmdp, counts, objective, config)
     config = replace(config or Config(), **settings)
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     pmdp = pmdp.pmdp if isinstance(pmdp, UncertainMDP) else pmdp
     require_end(pmdp, objective.resolve(pmdp))
     if policy is not None:
+        require_kind("policy", policy, Policy)
         policy.check(pmdp)
     found = uncertainty_from(pmdp, counts, config, objective)
     certificate = certify_uncertainty(pmdp, counts, found, objective, config, policy=policy, warm=warm)
@@ -280,7 +285,7 @@ def certify(
     return certificate
 
 
-def _require_kinds(pmdp: Any, counts: Any, objective: Any, config: Any) -> None:
+def require_kinds(pmdp: Any, counts: Any, objective: Any, config: Any) -> None:
     """Raise unless these are a model, its counts, an objective and a config, in this order."""
     wanted = (
         (pmdp, (ParametricMDP, UncertainMDP)),

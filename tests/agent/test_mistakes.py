@@ -7,20 +7,38 @@ import numpy as np
 import pytest
 
 from rpl_agent import (
+    CallbackList,
     CheckpointCallback,
     Config,
     Counts,
     DataError,
     Doubling,
+    EvalCallback,
     EveryN,
+    Limit,
     ModelError,
+    Objective,
+    OracleCallback,
+    Policy,
     RPLAgent,
+    Sense,
     StopOnGap,
+    bound_return,
     build,
     certify,
     check_model,
+    curve,
+    from_matrices,
+    hide_parameters,
+    load_prism,
     read_log,
+    read_policy,
+    register_confidence_set,
     sketch,
+    solve,
+    solve_at,
+    solve_region,
+    validate,
 )
 from tests.agent.test_attach_actions import WATER, Pump, pump_model
 
@@ -66,6 +84,35 @@ BUILDING = {
     "a text as variables": ({"variables": "xy"}, r"variables='xy' is a text: .*\('x', 'y'\)"),
     "an unknown parameter": ({"actions": lambda s: {0: {s: "q"}}}, r"unknown parameters \['q'\]"),
 }
+
+
+def unlucky(*_):
+    return {}["x"]
+
+
+BUILDING |= {
+    "actions that fail": ({"actions": unlucky}, r"state 0: actions\(state\) raised KeyError: 'x'"),
+    "actions that fail later": (
+        {"actions": lambda s: rows(s) if s < 2 else unlucky()},
+        r"state 2: actions\(state\) raised KeyError",
+    ),
+    "a label that fails": ({"labels": {"goal": lambda s: s.x}}, r"state 0: labels\['goal'\] raised AttributeError"),
+    "a reward that fails": (
+        {"rewards": {"r": lambda s, a: 1 / (s - 1)}},
+        r"state 1, action 0: rewards\['r'\] raised ZeroDivisionError: division by zero",
+    ),
+    "a reward on arrival that fails": (
+        {"rewards": {"r": lambda s, a, t: unlucky()}},
+        r"state 0, action 0: rewards\['r'\] raised KeyError",
+    ),
+    "texts as bounds": ({"domain": {"p": ("a", "b")}}, "lower of a domain must be numbers"),
+}
+
+
+def test_what_a_function_raised_is_kept():
+    with pytest.raises(ModelError) as caught:
+        model(actions=unlucky)
+    assert isinstance(caught.value.__cause__, KeyError)
 
 
 @pytest.mark.parametrize("mistake", BUILDING)
@@ -116,6 +163,115 @@ AGENT = {
     "the log before the model": (lambda: read_log("log.csv", FULL), "counts need a model first"),
     "a text as parameters": (lambda: FULL.instantiate("x"), "must be 1 finite numbers"),
 }
+
+
+GOAL, CENTER = Objective.reach("goal"), FULL.domain.center()
+OBJECTIVES = {
+    "a state as target": (lambda: Objective.reach(3), "the target 3 is not the name of a label: define one"),
+    "a list as target": (lambda: Objective.cost("r", target=["goal"]), r"the target \['goal'\] is not the name"),
+    "a function as target": (lambda: Objective.reach(lambda s: s == 3), "is not the name of a label"),
+    "a state to avoid": (lambda: Objective.reach("goal", avoid=3), "the avoid 3 is not the name of a label"),
+    "a text as sense": (lambda: Objective.reach("goal", sense="max"), "sense='max' is not a direction.*Sense.MAX"),
+    "a number as sense": (lambda: Objective.reward("r", target="goal", sense=1), "sense=1 is not a direction"),
+    "a text as horizon": (lambda: Objective.total("r", horizon="5"), "horizon '5' must be a whole number of steps"),
+    "half a step": (lambda: Objective.reach("goal", horizon=2.5), "horizon 2.5 must be a whole number of steps"),
+    "a horizon of yes": (lambda: Objective.reach("goal", horizon=True), "horizon True must be a whole number"),
+    "steps as a text": (lambda: Objective.instant("r", "5"), "horizon '5' must be a whole number of steps"),
+    "a number as reward": (lambda: Objective.cost(5, target="goal"), "5 is not the name of a reward"),
+    "a function as reward": (lambda: Objective.reward(rows, target="goal"), "is not the name of a reward"),
+    "a discount as a text": (lambda: Objective.discounted("r", "0.9"), r"discount '0.9' must be a number in \(0, 1\]"),
+    "no discount": (lambda: Objective.discounted("r", None), "discount None must be a number"),
+    "the discount first": (lambda: Objective.discounted(0.9, "r"), "0.9 is not the name of a reward"),
+    "a discount of two": (lambda: Objective.discounted("r", 2.0), "discount 2.0 must be a number"),
+    "a kind as a text": (
+        lambda: Objective("reach", Sense.MAX, "goal"),
+        "kind='reach' is not a Kind: use Objective.rea",
+    ),
+    "a number to parse": (lambda: Objective.parse(5), "the objective 5 is not a text: write, for example"),
+    "nothing to parse": (lambda: Objective.parse(None), "the objective None is not a text"),
+    "a number as limit": (lambda: GOAL.subject_to(5), "the limit 5 is not a text"),
+    "a list as limit": (lambda: GOAL.subject_to(["x"]), r"the limit \['x'\] is not a text"),
+    "a limit to parse": (lambda: Limit.parse(3), "the limit 3 is not a text"),
+    "a number to certify": (lambda: certify(FULL, Counts(FULL), 5), "got int in place of Objective"),
+    "nothing to certify": (lambda: certify(FULL, Counts(FULL), None), "got NoneType in place of Objective"),
+    "a policy of numbers": (
+        lambda: certify(FULL, Counts(FULL), WATER, policy=[0]),
+        r"policy is list \[0\], not Policy",
+    ),
+    "rows as a text": (lambda: Policy(rows="x"), "the rows of a policy have type"),
+    "a goal of the agent": (lambda: RPLAgent(Pump(), pmdp=FULL, objective=5), "objective is int 5, not Objective or"),
+    "a limit of the agent": (lambda: pump(subject_to="x"), r"subject_to='x' must be a list of limits"),
+    "nothing to solve": (lambda: solve(None, GOAL), "None is not a set to solve"),
+    "words to solve": (
+        lambda: solve_at(FULL, CENTER, "x"),
+        "objective is str .x., not Objective",
+    ),
+    "another parameter": (lambda: solve_at(FULL, {"q": 0.5}, WATER), "differ in parameters: q, w"),
+    "parameters as a text": (lambda: solve_at(FULL, "p=.5", WATER), "must be 1 finite numbers"),
+    "precision as a text": (
+        lambda: solve_at(FULL, CENTER, GOAL, precision="x"),
+        "precision 'x' must be a positive",
+    ),
+    "words for a region": (lambda: solve_region(FULL, "x"), "objective is str 'x', not Objective"),
+    "time as a text": (lambda: solve_region(FULL, GOAL, time_limit="x"), "time_limit 'x' must be a positive number"),
+    "one objective": (lambda: curve(FULL, Counts(FULL), WATER), "about two objectives: pass a list"),
+    "no objectives": (lambda: curve(FULL, Counts(FULL), [1, 2]), "objective is int 1, not Objective"),
+}
+
+
+@pytest.mark.parametrize("mistake", OBJECTIVES)
+def test_objectives(mistake):
+    make, words = OBJECTIVES[mistake]
+    with pytest.raises((ModelError, DataError), match=words):
+        make()
+
+
+AGENT |= {
+    "confidence for delta": (lambda: Config(delta=0.95), r"below 0.5: for a confidence of 95 % write delta = 0.05"),
+    "half a delta": (lambda: Config(delta=0.5), "delta = 0.5 is the probability that bounds are wrong, and must be be"),
+    "an agent's delta": (lambda: pump(delta=0.99), "write delta = 0.01"),
+    "certified at .9": (lambda: certify(FULL, Counts(FULL), WATER, delta=0.9), "write delta = 0.1"),
+    "a return at .95": (lambda: bound_return(lambda o: 0, Pump(), 3, (0, 9), delta=0.95), "write delta = 0.05"),
+    "a set by number": (lambda: Config(5), r"confidence set 5 is not a name: write one of \('likelihood'"),
+    "pieces as a text": (lambda: Config(pieces="3"), "pieces '3' must be a whole number, at least 1"),
+    "no pieces": (lambda: Config(pieces=0), "pieces 0 must be a whole number, at least 1"),
+    "bets as a text": (lambda: Config(bets="no"), "bets='no' must be True or False"),
+    "episodes to learn": (lambda: pump().learn(episodes=5), r"learn has no argument 'episodes': write budget="),
+    "steps to learn": (lambda: pump().learn(timesteps=5), "no argument 'timesteps': write total_timesteps="),
+    "learn what": (lambda: pump().learn(unknown=5), "learn has no argument 'unknown': it has env, budget"),
+    "a budgte": (lambda: pump().learn(budgte=5), "no argument 'budgte': the nearest is 'budget'"),
+    "a budget to resume": (lambda: learned().resume(budget="x"), "budget = 'x' must be a whole number of episodes"),
+    "a step before": (lambda: pump().value_bounds(step=-1), "step -1 must be a whole number, at least 0"),
+    "a step as a text": (lambda: pump().value_bounds(step="x"), "step 'x' must be a whole number, at least 0"),
+    "a step of q": (lambda: pump().q_bounds(step=-1), "step -1 must be a whole number, at least 0"),
+    "an id to callback": (lambda: EvalCallback("x"), r"'x' is a text: pass the environment, gymnasium.make\('x'\)"),
+    "a class to callback": (lambda: EvalCallback(Pump), "Pump is a class"),
+    "nothing to callback": (lambda: EvalCallback(None), "NoneType is not a Gymnasium environment"),
+    "episodes of a callback": (lambda: EvalCallback(Pump(), 0), "n_eval_episodes = 0 must be a whole number"),
+    "frequency of a callback": (lambda: EvalCallback(Pump(), 5, "x"), "eval_freq = 'x' must be a whole number"),
+    "seed of a callback": (lambda: EvalCallback(Pump(), 5, 1, "x"), "seed 'x' must be a whole number"),
+    "the truth as a text": (lambda: OracleCallback("x"), "theta='x' must be the numbers of the true parameters"),
+    "callbacks as a number": (lambda: CallbackList(5), r"CallbackList\(5\): pass a list of callbacks"),
+    "classes of callbacks": (lambda: CallbackList([StopOnGap]), "StopOnGap is a class"),
+    "a path as a number": (lambda: CheckpointCallback(5, 7), "save_path=7 is not a path"),
+    "a callback of nothing": (lambda: pump().learn(budget=5, callback=lambda: True), "a function of two arguments"),
+    "a width as a text": (lambda: bound_return(lambda o: 0, Pump(), 3, (0, 9), width="x"), "width 'x' must be a posi"),
+    "a policy of two": (lambda: bound_return(lambda o, a: 0, Pump(), 3, (0, 9)), "a function of one argument"),
+    "a log as a number": (lambda: read_log(FULL, 5), "source=5 is not a path"),
+    "the model before the policy": (lambda: read_policy(FULL, "policy.csv"), "is not a path"),
+    "a model's file as a number": (lambda: load_prism(5), "path=5 is not a path"),
+    "matrices as a number": (lambda: from_matrices(5), "must be matrices of finite numbers, one per action, not 5"),
+    "nothing to hide": (lambda: hide_parameters(5), "mdp is int 5, not MDP"),
+    "nothing to validate": (lambda: validate(5), "pmdp is int 5, not ParametricMDP"),
+    "nothing to register": (
+        lambda: register_confidence_set(5),
+        "5 is not a confidence set: pass an object with a name",
+    ),
+}
+
+
+def learned():
+    return pump().learn(budget=3)
 
 
 @pytest.mark.parametrize("mistake", AGENT)

@@ -207,7 +207,7 @@ def test_certificates_hold_and_hierarchies_nest(make):
     theta = np.tile([0.85, 0.1], 12)[: model.num_parameters] if make is dice else np.full(model.num_parameters, 0.85)
     counts = data(model, theta, 20000, seed=4)
     objective = Objective.reach("goal")
-    exact = certify(model, counts, objective, Config(delta=0.5)).estimate
+    exact = certify(model, counts, objective, Config(delta=0.4)).estimate
     widths = []
     for relaxation in ("rectangular", "expression"):
         found = certify(model, counts, objective, Config(relaxation=relaxation, delta=0.05))

@@ -18,9 +18,10 @@ import numpy as np
 from rpl_agent.agent.sampling.experience import GeneratorStates
 from rpl_agent.agent.sampling.step_checker import flag, number, unpack_reset, unpack_step
 from rpl_agent.agent.sampling.stepping import generator_state
+from rpl_agent.agent.settings import takes
 from rpl_agent.agent.world.observations import Env, is_vector, make_registered, require_environment
-from rpl_agent.core.errors import DataError, ModelError
-from rpl_agent.core.evidence.ledger import check_delta
+from rpl_agent.core.errors import DataError, ModelError, require_positive
+from rpl_agent.core.evidence.ledger import check_stated_delta
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
@@ -104,9 +105,9 @@ def bound_return(
     True
     """
     low, high = _range(returns)
-    check_delta(delta)
-    if width is not None and not width > 0.0:
-        raise ModelError(f"width {width!r} must be a positive number")
+    check_stated_delta(delta)
+    if width is not None:
+        require_positive("width", width)
     found, lengths, off, look_at = [], [], 0.0, 1.0
     lower, upper = low, high
     for k, (rewards, _) in enumerate(play_episodes(policy, _single(env), episodes, seed, deterministic)):
@@ -214,6 +215,8 @@ def _chooser(policy: Any, deterministic: bool) -> Chooser:
 
         return predict
     if callable(policy):
+        if not takes(policy, 1):
+            raise ModelError("the policy must be a function of one argument, the observation")
         reset = getattr(policy, "reset", None)  # as `RPLAgent.as_policy` needs it
 
         def call(observation: Any, memory: Any, starts: bool) -> tuple[Any, Any]:

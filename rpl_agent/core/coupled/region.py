@@ -21,7 +21,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import Side
 from rpl_agent.core.coupled.boxes import BoxBounds, BoxPiece
-from rpl_agent.core.errors import ModelError, PrecisionWarning
+from rpl_agent.core.errors import ModelError, PrecisionWarning, require_kind, require_positive
 from rpl_agent.core.model import Domain, Objective, ParametricMDP, Policy
 
 DEFAULT_PRECISION = 0.01
@@ -141,8 +141,10 @@ def solve_region(
     began = time.perf_counter()
     if not 0.0 < precision < 1.0:
         raise ModelError(f"precision {precision} must be above 0 and below 1")
-    if max_boxes < 1 or not time_limit > 0.0:
-        raise ModelError(f"max_boxes {max_boxes} must be at least 1, and time_limit {time_limit} positive")
+    require_kind("objective", objective, Objective)
+    require_positive("time_limit", time_limit)
+    if max_boxes < 1:
+        raise ModelError(f"max_boxes {max_boxes} must be at least 1")
     chosen = region_in(pmdp, region)
     bounds = BoxBounds(pmdp, objective, chosen)
     bounds.deadline = began + time_limit

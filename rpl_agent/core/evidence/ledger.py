@@ -113,6 +113,14 @@ def check_delta(delta: float, least: float = 0.0) -> None:
         raise DataError(f"delta = {delta!r} is too small to be divided: at least {least:g}")
 
 
+def check_stated_delta(delta: float) -> None:
+    """Check a δ that a user states: below one half, because who writes 0.95 means a confidence of 95 %."""
+    check_delta(delta, LEAST_DELTA)
+    if delta >= 0.5:
+        meant = f": for a confidence of {100 * delta:.12g} % write delta = {1 - delta:.12g}" if delta > 0.5 else ""
+        raise DataError(f"delta = {delta!r} is the probability that bounds are wrong, and must be below 0.5{meant}")
+
+
 #: Shares of δ of a world without a model: rows of all states, the start, policies that are fixed and played. Of a
 #: policy's share, what its episodes get; the rest bounds what cut episodes miss. Sums are a little less than 1, for
 #: rounding.

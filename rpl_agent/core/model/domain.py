@@ -79,7 +79,7 @@ class Domain:
             raise ModelError(f"parameter names repeat: {listed(self.parameters)}")
         for name in ("lower", "upper", "A", "b"):
             if not scipy.sparse.issparse(getattr(self, name)):
-                object.__setattr__(self, name, np.array(getattr(self, name), dtype=float))
+                object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         if not scipy.sparse.issparse(self.A) and self.A.size == 0:
             object.__setattr__(self, "A", np.zeros((0, d)))
         if self.lower.shape != (d,) or self.upper.shape != (d,) or self.A.shape[1:] != (d,):
@@ -170,3 +170,10 @@ class Domain:
         if found is None:
             raise ModelError(f"the domain of {listed(self.parameters)} is empty: its constraints contradict each other")
         return found[:-1]
+
+
+def _numbers(name: str, given: Any) -> np.ndarray:
+    try:
+        return np.array(given, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"{name} of a domain must be numbers, not {given!r}") from None

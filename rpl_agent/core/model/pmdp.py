@@ -393,7 +393,7 @@ class ParametricMDP:
         )
 
     # ------------------------------------------------------------------ numbers
-    def instantiate(self, theta: np.ndarray | Mapping[str, float]) -> MDP:
+    def instantiate(self, theta: np.ndarray | Sequence[float] | Mapping[str, float]) -> MDP:
         """The MDP M[θ]: same skeleton, probabilities in floats."""
         if isinstance(theta, Mapping):
             missing = set(self.table.parameters) ^ set(theta)

@@ -41,6 +41,7 @@ class Policy:
             raise ModelError("a policy is either deterministic (rows) or randomised (weights)")
         for name, kind, kinds in (("rows", np.int64, "iu"), ("weights", np.float64, "iuf")):
             if (given := getattr(self, name)) is not None:
+                given = np.asarray(given)
                 if given.dtype.kind not in kinds or given.ndim not in (1, 2):
                     raise ModelError(f"the {name} of a policy have type {given.dtype} and {given.ndim} dimensions")
                 object.__setattr__(self, name, given.astype(kind, copy=False))

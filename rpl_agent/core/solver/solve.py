@@ -8,13 +8,13 @@ on both sides; cyclic parts are handled by `component`. A finite horizon takes t
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, require_kind, require_positive
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense, best_rows, reached
 from rpl_agent.core.native import core, threads
 from rpl_agent.core.relaxations.base import POINT, Relaxation
@@ -135,8 +135,8 @@ def solve(
     >>> round(solve(model, Objective.reach("goal", horizon=2)).lower, 6)
     0.64
     """
-    if not precision > 0:
-        raise ModelError(f"precision {precision} must be positive")
+    require_positive("precision", precision)
+    require_kind("objective", objective, Objective)
     if max_iterations < 1:
         raise ModelError(f"max_iterations {max_iterations} must be at least 1")
     began = time.perf_counter()
@@ -152,6 +152,8 @@ def solve(
         )
     if isinstance(relaxation, UncertainMDP):
         relaxation = relaxation.relaxation()
+    if not hasattr(relaxation, "pmdp"):
+        raise ModelError(f"{relaxation!r} is not a set to solve: pass a relaxation, or an UncertainMDP")
     problem = Problem.of(relaxation, objective, nature, policy, reward_error)
     if objective.horizon is not None:
         return solve_horizon(problem, precision, began, side)
@@ -167,7 +169,7 @@ def solve(
 
 def solve_at(
     pmdp: ParametricMDP,
-    theta: np.ndarray | Sequence[float],
+    theta: np.ndarray | Sequence[float] | Mapping[str, float],
     objective: Objective,
     *,
     policy: Policy | None = None,
@@ -180,7 +182,7 @@ def solve_at(
     >>> round(solve_at(world.pmdp, world.theta, world.objective).middle, 4)
     19.0429
     """
-    point = Point(pmdp.instantiate(np.asarray(theta, dtype=float)))
+    point = Point(pmdp.instantiate(theta))
     return solve(point, objective, Nature.COOPERATIVE, policy=policy, precision=precision)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError, RPLWarning, listed
+from rpl_agent.core.errors import ModelError, RPLWarning, as_path, listed
 from rpl_agent.core.model import Domain, Objective, ParametricMDP, Reward, restrict_domain, validate
 from rpl_agent.core.model.building.unknown import hide_parameters
 from rpl_agent.core.model.building.validation import TOLERANCE, expression_range, hint, messages, normalised, tell
@@ -168,7 +168,7 @@ def load(path: str | Path, constants: Mapping[str, Number] | None = None, *more:
     >>> load_prism(path, parameters={"p": (0.2, 0.8)}).objective("P=? [F<=9 s=1]")[1].describe()
     'Pmax=? [ F<=9 "s=1" ]'
     """
-    path = Path(path)
+    path = as_path(path, "path")
     text = _read(path)
     beside = path.with_suffix(".props")
     given, wanted = dict(constants or {}), None

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, require_kind
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
@@ -107,7 +107,11 @@ def curve(
     >>> [f"{point.upper[0]:.3f} {point.upper[1]:.3f}" for point in found.points]
     ['0.600 0.600', '0.000 0.000']
     """
+    if isinstance(objectives, Objective | str):
+        raise ModelError("a curve is about two objectives: pass a list of them")
     read = [Objective.parse(o) if isinstance(o, str) else o for o in objectives]
+    for objective in read:
+        require_kind("objective", objective, Objective)
     if len(read) != 2:
         raise ModelError(f"a curve is about two objectives, not {len(read)}")
     if points < FEWEST:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.coupled.attribution import episodes_seen
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, require_kind
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
@@ -38,6 +38,7 @@ from rpl_agent.guarantee.pipeline import (
     Uncertainty,
     certify_uncertainty,
     rectangular_set,
+    require_kinds,
     uncertainty_from,
 )
 from rpl_agent.guarantee.pipeline import certify as certify_free
@@ -80,6 +81,7 @@ def certify(
     120.61
     """
     goal = Objective.parse(objective) if isinstance(objective, str) else objective
+    require_kinds(pmdp, counts, goal, config)
     goal = goal.subject_to(*subject_to)
     if not goal.limits:
         return certify_free(pmdp, counts, goal, config, policy=policy, warm=warm, **settings)
@@ -87,6 +89,7 @@ def certify(
     model = pmdp.pmdp if isinstance(pmdp, UncertainMDP) else pmdp
     require_end(model, goal.free.resolve(model))
     if policy is not None:
+        require_kind("policy", policy, Policy)
         policy.check(model)
     found = uncertainty_from(model, counts, config, goal.free)
     return certify_within(model, counts, found, goal, config, policy)

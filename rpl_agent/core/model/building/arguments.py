@@ -52,6 +52,16 @@ def require_functions(labels: Any, rewards: Any, actions: Any, variables: Any) -
         raise ModelError(f"variables={variables!r} is a text: write the names one by one, {tuple(variables)}")
 
 
+def called(function: Callable[..., Any], name: str, place: str, *arguments: Any) -> Any:
+    """What a function of the user returns; what it raises is told with its name and the place."""
+    try:
+        return function(*arguments)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{place}: {name} raised {type(error).__name__}: {error}") from error
+
+
 def _kind(value: Any) -> str:
     return f"{type(value).__name__} {value!r}"[:60]
 
@@ -73,8 +83,11 @@ def _require_arguments(name: str, function: Callable[..., Any]) -> None:
     )
 
 
-def reward_amount(name: str, value: Any, state: Any, action: Hashable) -> float | Fraction:
+def reward_amount(
+    name: str, function: Callable[..., Any], state: Any, action: Hashable, *successor: Any
+) -> float | Fraction:
     """Check that a reward is a finite number and return it; fractions are rounded later, where the error is noted."""
+    value = called(function, f"rewards[{name!r}]", f"state {state!r}, action {action!r}", state, action, *successor)
     numeric = isinstance(value, (int, float, np.number, np.bool_)) or (
         isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf"
     )
@@ -87,8 +100,9 @@ def reward_amount(name: str, value: Any, state: Any, action: Hashable) -> float 
     return value if isinstance(value, Fraction) else float(value)
 
 
-def truth(name: str, value: Any, state: Any) -> bool:
+def label_holds(name: str, function: Callable[[Any], Any], state: Any) -> bool:
     """Check that a label is true or false and return it."""
+    value = called(function, f"labels[{name!r}]", f"state {state!r}", state)
     try:
         return bool(value)
     except ValueError:

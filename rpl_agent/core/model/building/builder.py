@@ -34,11 +34,12 @@ import numpy as np
 
 from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.model.building.arguments import (
+    called,
+    label_holds,
     require_functions,
     require_names,
     require_start,
     reward_amount,
-    truth,
 )
 from rpl_agent.core.model.building.validation import Defect, raise_problems, require_valid
 from rpl_agent.core.model.domain import Domain
@@ -182,7 +183,7 @@ def build(
         domain,
         0,
         {
-            k: np.array([not quiet and truth(k, f(s), s) for s, quiet in zip(order, silent)])
+            k: np.array([not quiet and label_holds(k, f, s) for s, quiet in zip(order, silent)])
             for k, f in (labels or {}).items()
         },
         payments.arrays(pieces),
@@ -231,7 +232,9 @@ class _Explorer:
     def _choices(self, state: Any, initial: Any) -> Any:
         if state is START:
             return {_NO_ACTION: initial}
-        return {_NO_ACTION: {state.successor: 1}} if isinstance(state, Paid) else self._actions(state)
+        if isinstance(state, Paid):
+            return {_NO_ACTION: {state.successor: 1}}
+        return called(self._actions, "actions(state)", f"state {state!r}", state)
 
     def _add(self, states: list[Any]) -> None:
         for state in states:
@@ -345,11 +348,9 @@ class _Payments:
         least = self._row[index, action] = []
         for name, (function, arrival) in self._rewards.items():
             if not arrival:
-                least.append(reward_amount(name, function(state, action), state, action))
+                least.append(reward_amount(name, function, state, action))
                 continue
-            paid = {
-                s: float(reward_amount(name, function(state, action, end), state, action)) for s, end in ends.items()
-            }
+            paid = {s: float(reward_amount(name, function, state, action, end)) for s, end in ends.items()}
             smallest = min(paid.values(), default=0.0)
             least.append(smallest)
             for s, amount in paid.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -123,6 +123,8 @@ def read_matrices(given: Any, what: str) -> list[scipy.sparse.csr_array]:
     """One sparse matrix per action."""
     if scipy.sparse.issparse(given) or (isinstance(given, np.ndarray) and given.ndim == 2):
         given = [given]
+    if not isinstance(given, Iterable):
+        raise ModelError(f"{what} must be matrices of finite numbers, one per action, not {given!r}")
     found = [scipy.sparse.csr_array(matrix, dtype=np.float64) for matrix in given]
     if not found or not all(np.isfinite(matrix.data).all() for matrix in found):
         raise ModelError(f"{what} must be matrices of finite numbers, one per action")

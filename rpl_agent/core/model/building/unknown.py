@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError, listed
+from rpl_agent.core.errors import ModelError, listed, require_kind
 from rpl_agent.core.model.domain import Domain
 from rpl_agent.core.model.expressions import DENSE_COLUMNS, ExpressionTable
 from rpl_agent.core.model.pmdp import MDP, ParametricMDP
@@ -60,6 +60,7 @@ def hide_parameters(
         if mdp.num_parameters:
             raise ModelError(f"hide_parameters needs a known MDP; instantiate {listed(mdp.table.parameters)} first")
         mdp = mdp.instantiate(np.zeros(0))
+    require_kind("mdp", mdp, MDP)
     pmdp = mdp.pmdp
     owner = _owners(pmdp, rows)
     place = _places(pmdp, owner, outcomes)

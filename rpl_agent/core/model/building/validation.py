@@ -15,7 +15,7 @@ from math import comb
 import numpy as np
 import scipy
 
-from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.errors import ModelError, RPLWarning, require_kind
 from rpl_agent.core.highs import minimiser
 from rpl_agent.core.model.algebra import ranges
 from rpl_agent.core.model.algebra.factors import factors
@@ -50,6 +50,7 @@ def validate(pmdp: ParametricMDP) -> list[Defect]:
     >>> validate(rpl_envs.benchmark("Betting-25").pmdp)
     []
     """
+    require_kind("pmdp", pmdp, ParametricMDP)
     sums = (_row_problem(pmdp, r) for r in rows_off(pmdp))
     return [*_structure(pmdp), *sums, *_ranges(pmdp)]
 

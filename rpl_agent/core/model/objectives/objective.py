@@ -32,10 +32,18 @@ import numpy as np
 from rpl_agent.core.errors import ModelError, RPLWarning, listed
 from rpl_agent.core.model.caching import cached_fact
 from rpl_agent.core.model.csr import reached
+from rpl_agent.core.model.objectives.checks import (
+    require_discount,
+    require_horizon,
+    require_label,
+    require_reward,
+    require_sense,
+    require_text,
+)
 from rpl_agent.core.model.objectives.criterion import Criterion, Discounted, Horizon, Instant, Reach, Total
 from rpl_agent.core.model.objectives.reward_error import EXACT, RewardError
 from rpl_agent.core.model.objectives.sense import Sense
-from rpl_agent.core.model.objectives.words import read_goal, read_limit, split_limits
+from rpl_agent.core.model.objectives.words import LIMIT_EXAMPLE, read_goal, read_limit, split_limits
 from rpl_agent.core.native import read_only
 
 if TYPE_CHECKING:
@@ -76,10 +84,7 @@ class Objective:
     limits: tuple[Limit, ...] = ()  # that a policy has to keep; only `certify` and the agent know what to do with them
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.discount <= 1.0:
-            raise ModelError(f"discount {self.discount} is outside (0, 1]")
-        if self.horizon is not None and self.horizon < 0:
-            raise ModelError(f"horizon {self.horizon} must not be negative")
+        self._require_types()
         if self.kind is Kind.REACH and self.target is None:
             raise ModelError("a reachability objective needs a target label")
         if self.kind is Kind.REACH and self.discount != 1.0:
@@ -96,6 +101,20 @@ class Objective:
         if self.target is None and self.discount == 1.0 and self.horizon is None and free:
             raise ModelError("an undiscounted reward without horizon needs a target label")
 
+    def _require_types(self) -> None:
+        """Raise unless every field is of its kind and in its range."""
+        if not isinstance(self.kind, Kind):
+            raise ModelError(f"kind={self.kind!r} is not a Kind: use Objective.reach, .reward, .cost or .discounted")
+        require_sense(self.sense)
+        require_label("target", self.target)
+        require_label("avoid", self.avoid)
+        require_reward(self.reward_name)
+        require_discount(self.discount)
+        require_horizon(self.horizon)
+        for limit in self.limits:
+            if not isinstance(limit, Limit):
+                raise ModelError(f"the limit {limit!r} is not a text: write, for example, {LIMIT_EXAMPLE!r}")
+
     @classmethod
     def parse(cls, text: str) -> Objective:
         """Parse plain English, with the labels and rewards of the model. For example
@@ -106,6 +125,7 @@ class Objective:
         maximise discounted gain until end within 50 steps, gamma 0.9
         minimise steps until done subject to probability of fallen <= 0.05
         """
+        require_text("objective", text, "maximise probability of goal")
         goal, limits = split_limits(text)
         form, fields = read_goal(goal)
         found: Objective = getattr(cls, form)(**fields | {"sense": Sense(fields["sense"])})
@@ -339,6 +359,7 @@ class Limit:
     @classmethod
     def parse(cls, text: str) -> Limit:
         """Parse ``probability of fallen <= 0.05`` or ``fuel until done >= 3``, with the words of `Objective.parse`."""
+        require_text("limit", text, LIMIT_EXAMPLE)
         goal, threshold = read_limit(text)
         return cls(Objective.parse(goal), threshold)
 

@@ -32,6 +32,9 @@ _FORMS = (
 )
 
 
+LIMIT_EXAMPLE = "probability of LABEL <= 0.05"
+
+
 def read_goal(text: str) -> tuple[str, dict[str, Any]]:
     """(which constructor of `Objective`, its arguments); errors show the accepted forms."""
     said = " ".join(text.strip().rstrip(".").split())
@@ -72,6 +75,6 @@ def read_limit(text: str) -> tuple[str, float]:
     """(the goal whose value is limited, the limit)."""
     found = _LIMIT.fullmatch(" ".join(text.strip().rstrip(".").split()))
     if found is None:
-        raise ModelError(f"the limit {text!r} is not understood; write, for example, probability of LABEL <= 0.05")
+        raise ModelError(f"the limit {text!r} is not understood; write, for example, {LIMIT_EXAMPLE}")
     sense = "minimise" if found["sign"].lower() in ("<=", "≤", "at most") else "maximise"
     return f"{sense} {found['what']}", float(found["number"])
