@@ -79,7 +79,7 @@ class Config:
 
     confidence: str = "likelihood"
     relaxation: str = "coupled"
-    delta: float = 1e-3
+    delta: float = 1e-3  # probability that a bound is wrong, below 0.5
     precision: float = 1e-6
     pieces: int = 1  # coupled relaxation: pieces to try on a side where the whole falls short; a proof has one
     bets: bool = True  # bet on the value; without bets, certificates for any number of objectives hold simultaneously

@@ -98,7 +98,7 @@ def test_options_that_a_run_answers_itself_are_refused(run, tmp_path, capsys):
     out = ("--uncertain", str(tmp_path / "x.drn"))
     for line, option in [
         (["export", run, *out, "--episodes", "5"], "--episodes"),
-        (["export", run, *out, "--delta", "0.5"], "--delta"),
+        (["export", run, *out, "--delta", "0.4"], "--delta"),
         (["plot-region", run, "--episodes", "5"], "--episodes"),
         (["plot-region", run, "--confidence", "hoeffding"], "--confidence"),
         (["info", run, "--theta", "theta_h=0.5"], "--theta"),

@@ -12,6 +12,7 @@ import functools
 import importlib
 import inspect
 import json
+import math
 import os
 import resource
 import shutil
@@ -30,9 +31,9 @@ import pytest
 
 from tests.mutants.changes import ROOT, Mutant, tests_of
 
-#: Processor seconds for a mutant (beside five times what its tests take without it), and seconds of any kind, after
-#: which it counts as noticed: it does not end.
-SECONDS, WALL_SECONDS = 20, 1800
+#: Processor seconds for a test of a mutant (beside five times what it takes without one), and seconds of any kind for
+#: all of them, after which it counts as noticed: it does not end.
+SECONDS, WALL_SECONDS = 3, 3600
 #: Bytes of memory after which it counts as noticed.
 MEMORY = 1 << 34
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
@@ -102,7 +103,7 @@ class Campaign:
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "known.json"
             if (child := os.fork()) == 0:
-                self._begin_child(session, 3600)
+                self._begin_child(session)
                 found = {}
                 for name, seconds, lines in self._traced(session.items, paths):
                     found[name] = {"seconds": seconds, "lines": lines, "passed": not self.failed}
@@ -126,11 +127,10 @@ class Campaign:
         """(the test that notices a mutant, or "", processor seconds)."""
         if not items:
             return "", 0.0
-        expected = sum(self.known[item.nodeid].seconds for item in items)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         reader, writer = os.pipe()
         if (child := os.fork()) == 0:
-            self._begin_child(items[0].session, SECONDS + 5 * expected)
+            self._begin_child(items[0].session)
             try:
                 if not transplant(mutant):
                     os._exit(0)  # nothing that is loaded has changed: no test could notice
@@ -138,6 +138,7 @@ class Campaign:
                 os._exit(1)
             for k, item in enumerate(items):
                 os.write(writer, item.nodeid.encode() + b"\n")
+                limit_time(5 * self.known[item.nodeid].seconds)
                 self._protocol(item, items[k + 1] if k + 1 < len(items) else None)
                 if self.failed:
                     os._exit(1)
@@ -150,10 +151,9 @@ class Campaign:
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return "" if survived else (ran[-2] if len(ran) > 1 else "it does not load"), seconds
 
-    def _begin_child(self, session: pytest.Session, seconds: float) -> None:
+    def _begin_child(self, session: pytest.Session) -> None:
         """Limits; and silence."""
         session.config.pluginmanager.unregister(name="terminalreporter")
-        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         signal.alarm(WALL_SECONDS)
         null = os.open(os.devnull, os.O_WRONLY)
@@ -162,6 +162,12 @@ class Campaign:
 
     def _protocol(self, item: pytest.Item, following: pytest.Item | None) -> None:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+
+
+def limit_time(more: float) -> None:
+    """End this process after so many processor seconds from now, and a few."""
+    soft = math.ceil(time.process_time() + SECONDS + more)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
 
 
 class Tracer:

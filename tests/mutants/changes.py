@@ -135,7 +135,7 @@ def changes(node: ast.AST) -> Iterator[tuple[ast.expr, Callable[[str], str]]]:
     if isinstance(node, ast.BoolOp):
         word = " or " if isinstance(node.op, ast.And) else " and "
         yield node, lambda _: "(" + word.join(f"({ast.unparse(value)})" for value in node.values) + ")"
-    if isinstance(node, ast.If | ast.IfExp | ast.While):
+    if isinstance(node, ast.If | ast.IfExp | ast.While) and ast.unparse(node.test) != "TYPE_CHECKING":
         yield node.test, lambda text: f"(not ({text}))"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "need":
         yield node.args[0], lambda _: "True"
