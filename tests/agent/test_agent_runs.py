@@ -274,27 +274,6 @@ def test_the_cells_of_an_own_environment_run(monkeypatch, capsys):
     assert "nothing looks wrong" in said and "with probability ≥ 0.999" in said and "seal 2, hour 7: fast" in said
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("name", "outputs", "words"),
-    [("train_aircraft", {"image/png", "image/gif", "stream"}, "certified at least"),
-     ("own_env", {"image/png", "stream"}, "nothing looks wrong")],
-)  # fmt: skip
-def test_the_notebook_executes(tmp_path, name, outputs, words):
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    notebook = nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4)
-    kinds = [_kinds_of_outputs(cell) for cell in notebook.cells if cell.cell_type == "code"]
-    assert outputs <= set().union(*kinds) and "error" not in set().union(*kinds)
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    assert [_kinds_of_outputs(cell) for cell in notebook.cells if cell.cell_type == "code"] == kinds  # as stored
-    text = json.dumps(notebook)
-    assert "with probability" in text and words in text
-
-
-def _kinds_of_outputs(cell):
-    return {kind for output in cell.outputs for kind in (output.output_type, *output.get("data", {}))}
-
-
 def test_wandb_is_told_of_the_run_folder(monkeypatch, tmp_path):
     """`wandb.init(sync_tensorboard=True)` patches TensorBoard's writer and watches where one is made, not ours."""
     from rpl_agent.agent.output.events import TensorBoardWriter
