@@ -9,7 +9,8 @@ import numpy as np
 
 from rpl_agent.core.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
-from rpl_envs.rendering.aircraft import AircraftRenderer
+from rpl_envs.rendering.board import Area, Board, Token, Values
+from rpl_envs.rendering.canvas import BLUE, GREEN, RED
 
 THETA = (0.4, 0.2, 0.15)
 #: Modes k = 1..4: hundredths (constant, per nx) of response, up and down, nx = x / X.
@@ -98,4 +99,24 @@ def aircraft(X: int = 20, Y: int = 10, collision_height: int | None = None) -> B
         name=f"Aircraft-{X}x{Y}",
     )
     objective = Objective.reach("arrived", avoid="collision")
-    return Benchmark(pmdp, objective, THETA, X + 1, AircraftRenderer(X, Y, COLLISION_LENGTH, height))
+    return Benchmark(pmdp, objective, THETA, X + 1, board(X, Y, height))
+
+
+def board(X: int, Y: int, height: int) -> Board:
+    """A side view: both aircraft, and the zone around the other one."""
+
+    def areas(v: Values) -> tuple[Area, ...]:
+        ax, ay = int(v["ax"][-1]), int(v["ay"][-1])
+        across = max(ax - COLLISION_LENGTH, 0), min(ax + COLLISION_LENGTH, X)
+        zone = Area(across, (max(ay - height, 0), min(ay + height, Y)), RED, 0.16, "collision zone", "#")
+        return Area((X, X), (0, Y), GREEN, 0.25, "passed"), zone
+
+    return Board(
+        f"Aircraft {X}x{Y}",
+        (0, 0),
+        (X, Y),
+        (Token("other", "ax", "ay", RED, "<", (-1, 0)), Token("we", "x", "y", BLUE, ">")),
+        areas,
+        verdicts={"collision": ("COLLISION", RED), "arrived": ("PASSED", GREEN)},
+        ground=(232, 242, 250),
+    )

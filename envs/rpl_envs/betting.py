@@ -9,7 +9,8 @@ import numpy as np
 
 from rpl_agent.core.model import Block, Domain, Objective, build_vectorized, require_valid, restrict_domain
 from rpl_envs.benchmark import Benchmark, check_size
-from rpl_envs.rendering.betting import BettingRenderer
+from rpl_envs.rendering.board import CurveBoard, Token
+from rpl_envs.rendering.canvas import BLUE, GREEN, ORANGE
 
 THETA = (0.55,)
 START = 10
@@ -77,4 +78,12 @@ def betting(n: int = 25) -> Benchmark:
     )
     pmdp = replace(pmdp, domain=restrict_domain(pmdp.table, pmdp.domain))
     require_valid(pmdp)
-    return Benchmark(pmdp, Objective.reward("money", target="done"), THETA, n + 1, BettingRenderer(n, ("money",)))
+    return Benchmark(pmdp, Objective.reward("money", target="done"), THETA, n + 1, board(n, {"money": "money"}))
+
+
+def board(n: int, games: Mapping[str, str]) -> CurveBoard:
+    """The capital of each game over the steps; games: name -> variable."""
+    tokens = tuple(Token(name, "", variable, color) for (name, variable), color in zip(games.items(), (BLUE, ORANGE)))
+    done = {"done": ("DONE", GREEN)}
+    title = f"Parallel Betting {n}" if len(games) > 1 else f"Betting {n}"
+    return CurveBoard(title, (0, 0), (n, 10**9), tokens, verdicts=done, most_steps=n, start=START)

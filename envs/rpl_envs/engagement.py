@@ -10,7 +10,8 @@ import numpy as np
 
 from rpl_agent.core.model import Block, Domain, Objective, build_vectorized, require_valid, restrict_domain
 from rpl_envs.benchmark import Benchmark, check_size
-from rpl_envs.rendering.engagement import EngagementRenderer
+from rpl_envs.rendering.board import Area, CurveBoard, Gauge, Token
+from rpl_envs.rendering.canvas import BLUE, GREEN, ORANGE, PURPLE, RED, YELLOW
 
 THETA = (0.3, 0.2, 0.1, 0.25)
 ACTIONS = ("light", "medium", "aggressive")
@@ -139,4 +140,30 @@ def engagement(L: int = 50, churn_penalty: bool = False) -> Benchmark:
     pmdp = replace(pmdp, domain=restrict_domain(pmdp.table, pmdp.domain))
     require_valid(pmdp)
     steps = EPISODE.get(L, max(50, L)) + 1
-    return Benchmark(pmdp, Objective.cost("cost", target="done"), THETA, steps, EngagementRenderer(L))
+    return Benchmark(pmdp, Objective.cost("cost", target="done"), THETA, steps, board(L))
+
+
+def board(L: int) -> CurveBoard:
+    """The level over the steps, and the zones of the ladder."""
+    zones = (
+        ("churn", 0, 0, RED),
+        ("cold", 1, 3, BLUE),
+        ("warm", 4, L - 3, YELLOW),
+        ("hot", L - 2, L - 1, ORANGE),
+        ("purchase", L, L, GREEN),
+    )
+    areas = tuple(Area((-np.inf, np.inf), (low, high), color, 0.22, name) for name, low, high, color in zones)
+    named = ("none", *ACTIONS)
+    return CurveBoard(
+        f"Engagement {L}",
+        (0, 0),
+        (30, L),
+        (Token("level", "", "e", PURPLE),),
+        lambda _: areas,
+        (
+            Gauge("chosen", "pending", color=BLUE, names=named),
+            Gauge("last", "last", color=BLUE, names=named),
+            Gauge("cool", "cool", 2, PURPLE),
+        ),
+        verdicts={"churn": ("CHURN", RED), "purchase": ("PURCHASE", GREEN)},
+    )

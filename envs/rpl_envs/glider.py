@@ -10,7 +10,8 @@ import numpy as np
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
-from rpl_envs.rendering.glider import GliderRenderer
+from rpl_envs.rendering.board import Area, Board, Token
+from rpl_envs.rendering.canvas import GREEN, RED
 
 THETA = (0.3, 0.7)
 ACTIONS = {"west": (-1, 0), "east": (1, 0), "north": (0, 1), "south": (0, -1)}
@@ -130,5 +131,25 @@ def glider(w: int = 11, h: int = 9, goal: Sequence[int] | None = None, radius: i
         name=f"Glider-{w}x{h}" + ("-region" if radius else ""),
     )
     steps = EPISODE.get((w, h), 4 * (w + h)) + 1
-    renderer = GliderRenderer(w, h, (gx, gy), half_width, lambda x, y: current(w, h, x, y)[:2])
-    return Benchmark(pmdp, Objective.cost("time", target="goal"), THETA, steps, renderer)
+    return Benchmark(pmdp, Objective.cost("time", target="goal"), THETA, steps, board(w, h, (gx, gy), half_width - 1))
+
+
+def board(w: int, h: int, goal: tuple[int, int], around: int) -> Board:
+    """Darker water has stronger currents."""
+    y, x = np.mgrid[0:h, 0:w]
+    u, v, _ = current(w, h, x, y)
+    calm, strong = np.array((222.0, 239.0, 247.0)), np.array((52.0, 126.0, 172.0))
+    strength = np.hypot(u, v)
+    shades = calm + (strength / strength.max())[..., None] * (strong - calm)
+    ends = [(max(at - around, 0), min(at + around, size - 1)) for at, size in zip(goal, (w, h))]
+    area = Area(ends[0], ends[1], GREEN, 0.9, "goal", "G")
+    return Board(
+        f"Glider {w}x{h}",
+        (0, 0),
+        (w - 1, h - 1),
+        (Token("glider", "x", "y", RED),),
+        lambda _: (area,),
+        verdicts={"goal": ("ARRIVED", GREEN)},
+        shades=shades,
+        arrows=("current", u, v),
+    )

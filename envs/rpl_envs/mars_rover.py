@@ -10,7 +10,8 @@ import numpy as np
 
 from rpl_agent.core.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
-from rpl_envs.rendering.mars_rover import MarsRoverRenderer
+from rpl_envs.rendering.board import Area, Board, Gauge, Token
+from rpl_envs.rendering.canvas import BLUE, GREEN, ORANGE, PURPLE, RED
 
 THETA = (0.4, 0.2, 0.15, 0.14)
 BUDGET = 6  # this many unreported moves are a failure
@@ -129,5 +130,30 @@ def mars_rover(X: int = 10, Y: int = 10, tries: int | None = None) -> Benchmark:
         name=f"MarsRover-{X}x{Y}",
     )
     steps = EPISODE.get((X, Y), 3 * (X + Y)) + 1
-    renderer = MarsRoverRenderer(X, Y, BUDGET, T, JAMMED)
-    return Benchmark(pmdp, Objective.reach("goal", avoid="silent"), THETA, steps, renderer)
+    return Benchmark(pmdp, Objective.reach("goal", avoid="silent"), THETA, steps, board(X, Y, T))
+
+
+def board(X: int, Y: int, tries: int) -> Board:
+    """x upwards (action up), y to the right (action right); a chequerboard of the nine zones of the channels."""
+    soil, darker = np.array((238.0, 214.0, 190.0)), np.array((225.0, 194.0, 166.0))
+    odd = (zone(np.arange(1, X + 1))[:, None] + zone(np.arange(1, Y + 1))) % 2 == 1
+    marks = {"sendL": (ORANGE, "L jammed", "l", 1), "sendH": (PURPLE, "H jammed", "h", -1)}
+    areas = [Area((Y, Y), (X, X), GREEN, 0.9, "goal", "G")]
+    for channel, (color, name, sign, slope) in marks.items():
+        for x0, x1, y0, y1 in JAMMED[channel]:
+            if x0 <= X and y0 <= Y:
+                areas.append(Area((y0, min(y1, Y)), (x0, min(x1, X)), color, 1.0, name, sign, slope))
+    return Board(
+        f"Mars Rover {X}x{Y}",
+        (1, 1),
+        (Y, X),
+        (Token("rover", "y", "x", BLUE, "R", (0, 1)),),
+        lambda _: areas,
+        (
+            Gauge("unreported", "u", BUDGET, ORANGE, is_alarm=True),
+            Gauge("tries", "t", tries, PURPLE),
+            Gauge("report", "h", color=BLUE, names=("not sent", "sent")),
+        ),
+        verdicts={"goal": ("ARRIVED", GREEN), "silent": ("LOST CONTACT", RED)},
+        shades=np.where(odd[..., None], darker, soil),
+    )

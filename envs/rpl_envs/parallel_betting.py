@@ -10,7 +10,7 @@ import numpy as np
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
-from rpl_envs.rendering.betting import BettingRenderer
+from rpl_envs.betting import board
 
 THETA = (0.55, 0.53)
 Game = tuple[int, Mapping[int, tuple[int, int, int]]]
@@ -101,7 +101,7 @@ def parallel_betting(n: int = 6, variant: str | None = None) -> Benchmark:
         name=f"ParallelBetting-{n}" + ("-capital" if variant == "capital" else ""),
     )
     objective = Objective.reward("money", target="done")
-    return Benchmark(pmdp, objective, THETA, n + 1, BettingRenderer(n, ("money1", "money2")))
+    return Benchmark(pmdp, objective, THETA, n + 1, board(n, {"game 1": "money1", "game 2": "money2"}))
 
 
 def largest(game: Game, n: int) -> float:
