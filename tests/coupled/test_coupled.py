@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.core.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
-from rpl_agent.core.coupled.affine import chances_of, choice_of, excess, row_excess
+from rpl_agent.core.coupled.affine import chances_of, choice_of, excess, of_rows, row_excess
 from rpl_agent.core.coupled.bounds import Slab, find_bound
 from rpl_agent.core.coupled.expansion import StepExpansion, expansion_of, greedy_rules, value_at
 from rpl_agent.core.evidence.sampling import uniform_counts
@@ -144,7 +144,7 @@ def test_the_curvature_of_two_successors_is_exact(r, curved):
             expression=np.array([0, 1, 2, 2], np.int32), p=np.array([0.3, 0.7, 1.0, 0.1]), error=np.zeros(4),
             slope=np.array([b, -b, 0.0 * b, b]), curvature=curvature, bend=bend,
         )  # fmt: skip
-        agent = core.Choice(state_ptr=np.arange(4), rows=None, weights=None)
+        agent = core.Choice(state_ptr=np.arange(4), rows=None, weights=None, dropped=None)
         for sign in (1.0, -1.0):
             out = np.zeros(3)
             args = np.zeros(3), 1.0, sign, -1.0, u, g, 1, np.empty(2 * r + 2 * r * r), out
@@ -173,7 +173,10 @@ def _bent(r: int, kind: str, rng: np.random.Generator) -> np.ndarray:
 def test_the_curvature_of_rows_is_that_of_the_largest_eigenvalue(r, kind):
     """Probabilities p ± y'My and values 1 and 0: residuals are bounded by numpy's eigenvalue, and hardly above it."""
     rng, (rows, columns) = np.random.default_rng(r), np.tril_indices(r)
-    agent, scratch = core.Choice(state_ptr=np.arange(4), rows=None, weights=None), np.empty(2 * r + 2 * r * r)
+    agent, scratch = (
+        core.Choice(state_ptr=np.arange(4), rows=None, weights=None, dropped=None),
+        np.empty(2 * r + 2 * r * r),
+    )
     for _ in range(20):
         M = 0.01 * _bent(r, kind, rng)
         M = (M + M.T) / 2
@@ -232,6 +235,35 @@ def test_residuals_do_not_depend_on_threads():
     assert all(np.array_equal(found[0], one) for one in found) and found[0].any()
 
 
+def test_rows_that_are_dropped_are_not_played():
+    """Residuals are the worst of the rows that are left, and nothing is reached by the others."""
+    pmdp, region, relaxation = prepared(3, True, False, "intervals", 0.05)
+    problem = Problem.of(relaxation, Objective.reach("end"), Nature.ADVERSARIAL, None)
+    frame = frame_of(region, pmdp.table.reduction.weights)
+    chances, rng = chances_of(problem, frame), np.random.default_rng(4)
+    here = rng.normal(size=pmdp.num_states), rng.normal(size=(pmdp.num_states, frame.dimension))
+    dropped = rng.random(pmdp.num_rows) < 0.5
+    dropped[pmdp.state_ptr[:-1]] = False
+    assert dropped.any()
+    each = row_excess(problem, chances, Side.UPPER, here)
+    left = replace(problem, dropped=dropped)
+    worst = np.maximum.reduceat(np.where(dropped, -np.inf, each), pmdp.state_ptr[:-1])
+    np.testing.assert_allclose(excess(left, None, chances, Side.UPPER, here), worst, rtol=1e-14, atol=0.0)
+    assert (excess(problem, None, chances, Side.UPPER, here) > worst + 1e-6).any()
+    rows, some = np.flatnonzero(~dropped)[::-1], np.empty(int((~dropped).sum()))
+    core.row_residuals(
+        len(rows), pmdp.row_state[rows], of_rows(chances, rows), problem.reward[rows], 1.0, 1.0, *here, None, some
+    )
+    assert np.array_equal(some, each[rows])
+    order, seen, expected = problem.order, np.zeros(pmdp.num_states, bool), {pmdp.initial_state}
+    seen[pmdp.initial_state] = True
+    core.reach_forward(len(order), order, choice_of(left, None), chances, seen)
+    for s in order[::-1].tolist():
+        kept = [r for r in range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1]) if s in expected and not dropped[r]]
+        expected |= {int(t) for r in kept for t in pmdp.successor[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]}
+    assert set(np.flatnonzero(seen).tolist()) == expected
+
+
 def test_a_residual_that_overflows_proves_nothing():
     """u(1) − u(0) is −∞ as a float and its probability 1e-300: the true residual of state 0 is 5e307."""
     chances = core.RowChances(
@@ -239,7 +271,7 @@ def test_a_residual_that_overflows_proves_nothing():
         expression=np.array([0, 1, 1, 1], np.int32), p=np.array([1e-300, 1.0]), slope=np.zeros((2, 1)),
         error=np.zeros(2), curvature=None, bend=None,
     )  # fmt: skip
-    agent = core.Choice(state_ptr=np.arange(4), rows=None, weights=None)
+    agent = core.Choice(state_ptr=np.arange(4), rows=None, weights=None, dropped=None)
     u, g, out = np.array([1e308, -1.7e308, 1.5e308]), np.zeros((3, 1)), np.zeros(3)
     core.residuals(3, np.arange(3), agent, chances, np.zeros(3), 1.0, 1.0, -1.0, u, g, 1, np.empty(4), out)
     assert not out[0] <= 0.0

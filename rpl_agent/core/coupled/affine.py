@@ -134,13 +134,13 @@ class AffineBound:
 
 
 def choice_of(problem: Problem, policy: Policy | None) -> Struct:
-    """`choice`: the rows of a policy, or, without one, any row."""
-    rows, weights = None, None
+    """`choice`: the rows of a policy, or, without one, any row that is not dropped."""
+    rows, weights, dropped = None, None, problem.dropped if policy is None else None
     if policy is not None and policy.rows is not None:
         rows = np.ascontiguousarray(policy.rows, np.int64)
     elif policy is not None:
         weights = policy.shares(problem.pmdp)
-    return core.Choice(state_ptr=problem.pmdp.state_ptr, rows=rows, weights=weights)
+    return core.Choice(state_ptr=problem.pmdp.state_ptr, rows=rows, weights=weights, dropped=dropped)
 
 
 def rules_of(problem: Problem, policy: Policy | None) -> Struct:
@@ -156,6 +156,14 @@ def chances_of(problem: Problem, frame: Frame | BoxFrame) -> Struct:
     """`row_chances`: the model's transitions as functions of y, found once for a frame."""
     pmdp, chances = cached_on(frame, "chances", lambda _: (problem.pmdp, _chances(problem.pmdp, frame)))
     return chances if pmdp is problem.pmdp else _chances(problem.pmdp, frame)
+
+
+def of_rows(chances: Struct, rows: np.ndarray) -> Struct:
+    """`row_chances` of some rows (n,), in this order."""
+    moves, row_ptr = gather(chances.row_ptr, rows)
+    kept = {"row_ptr": row_ptr, "successor": chances.successor[moves], "expression": chances.expression[moves]}
+    same = ("r", "is_box", "p", "slope", "error", "curvature", "bend")
+    return core.RowChances(**kept, **{name: getattr(chances, name) for name in same})
 
 
 def _chances(pmdp: ParametricMDP, frame: Frame | BoxFrame) -> Struct:

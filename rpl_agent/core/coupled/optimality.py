@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent.core.coupled.affine import AffineBound, AffineProof, chances_of
+from rpl_agent.core.coupled.affine import AffineBound, AffineProof, chances_of, choice_of, of_rows
 from rpl_agent.core.coupled.bounds import proved_bound
 from rpl_agent.core.coupled.expansion import ValueExpansion
 from rpl_agent.core.coupled.ties import tied_rows
 from rpl_agent.core.model import Sense, gather, reached
-from rpl_agent.core.native import core
+from rpl_agent.core.native import Struct, core
 from rpl_agent.core.solver.graph import ANY_ROW, usable_rows
 from rpl_agent.core.solver.problem import Problem
 
@@ -53,73 +53,79 @@ def settled_rows(proof: AffineProof, expansion: ValueExpansion, best: AffineBoun
     own = np.zeros(problem.pmdp.num_rows, bool)
     own[policy.rows] = True
     beaten = np.zeros(problem.pmdp.num_rows, bool)
-    other = ~own & ~problem.task.decided[problem.pmdp.row_state]
+    other = np.flatnonzero(~own & ~problem.task.decided[problem.pmdp.row_state])  # not beaten so far
     for _ in range(ROUNDS):
-        left = int((other & ~beaten).sum())
-        new = _beaten(problem, best, mine) & other & ~beaten
-        beaten |= new
-        if new.sum() < WORTHWHILE * left or not (other & ~beaten).any():
+        new = _beaten(problem, best, mine, other)
+        beaten[other[new]] = True
+        other = other[~new]
+        if new.sum() < WORTHWHILE * len(new) or not len(other):
             break
         without = _without(problem, beaten, float(np.abs(expansion.values).max()))
         lowered = proved_bound(AffineProof(without, proof.region), expansion, side, True)
         if lowered is None:
             break
         best = lowered
-    rows = _left(problem, beaten, own)
+    rows = _left(problem, beaten, own, chances_of(problem, best.frame))
     ties = _ties(problem, mine, rows)
     undecided = rows[~ties]
     is_optimal = not len(undecided) and (not ties.any() or _ends(problem, ~beaten))
     return RowVerdict(undecided, best, is_optimal)
 
 
-def _beaten(problem: Problem, best: AffineBound, mine: AffineBound) -> np.ndarray:
-    """(R,) whether r + γ p·U(s') is below L(s) for every parameter of the frame (minimising: above)."""
+def _beaten(problem: Problem, best: AffineBound, mine: AffineBound, rows: np.ndarray) -> np.ndarray:
+    """(n,) of some rows: whether r + γ p·U(s') is below L(s) for every parameter of the frame (minimising: above)."""
     pmdp, chances = problem.pmdp, chances_of(problem, best.frame)
-    r, out = chances.r, np.empty(pmdp.num_rows)
+    asked = rows if 2 * len(rows) < pmdp.num_rows else np.arange(pmdp.num_rows)  # to copy most rows takes longer
     # the states' own functions are those behind the successors': a row looks them up there
     u = np.concatenate([best.moved, mine.moved])
     g = np.concatenate([best.gradient, mine.gradient])
-    behind = (pmdp.row_state + pmdp.num_states).astype(np.int32)
-    core.row_residuals(
-        pmdp.num_rows,
-        behind,
-        chances,
-        problem.reward,
-        problem.gamma,
-        best.side.value,
-        u,
-        g,
-        np.empty(2 * r + 2 * r * r),
-        out,
-    )
+    behind, out = (pmdp.row_state[asked] + pmdp.num_states).astype(np.int32), np.empty(len(asked))
+    chances = of_rows(chances, rows) if asked is rows else chances
+    reward, gamma, side = problem.reward[asked], problem.gamma, best.side.value
+    core.row_residuals(len(asked), behind, chances, reward, gamma, side, u, g, None, out)
+    out = out if asked is rows else out[rows]
     return np.asarray(out < 0.0)
 
 
-def _left(problem: Problem, beaten: np.ndarray, own: np.ndarray) -> np.ndarray:
+def _left(problem: Problem, beaten: np.ndarray, own: np.ndarray, chances: Struct) -> np.ndarray:
     """The rows that are neither beaten nor the policy's, in undecided states that rows which are not beaten reach."""
     pmdp, decided = problem.pmdp, problem.task.decided
     kept = np.flatnonzero(~beaten & ~decided[pmdp.row_state])
-    moves, first = gather(pmdp.row_ptr, kept)
-    source = np.repeat(pmdp.row_state[kept], np.diff(first))
-    seen = reached(source, pmdp.successor[moves], np.array([pmdp.initial_state]), pmdp.num_states)
+    if problem.order is not None:
+        seen = np.zeros(pmdp.num_states, bool)
+        seen[pmdp.initial_state] = True
+        agent = choice_of(replace(problem, dropped=beaten), None)
+        core.reach_forward(len(problem.order), problem.order, agent, chances, seen)
+    else:
+        moves, first = gather(pmdp.row_ptr, kept)
+        source = np.repeat(pmdp.row_state[kept], np.diff(first))
+        seen = reached(source, pmdp.successor[moves], np.array([pmdp.initial_state]), pmdp.num_states)
     return np.asarray(kept[seen[pmdp.row_state[kept]] & ~own[kept]])
 
 
 def _without(problem: Problem, beaten: np.ndarray, size: float) -> Problem:
-    """The problem in which beaten rows are so bad that they never matter, which bounds the one without them."""
+    """The problem without beaten rows; they are also so bad that they never matter, where all rows are looked at."""
     sign = -1.0 if problem.objective.sense is Sense.MAX else 1.0
     reward = np.where(beaten, sign * NEVER_TAKEN * (1.0 + size), problem.reward)
-    return replace(problem, task=replace(problem.task, reward=reward))
+    return replace(problem, task=replace(problem.task, reward=reward), dropped=beaten.copy())
 
 
 def _ties(problem: Problem, mine: AffineBound, rows: np.ndarray) -> np.ndarray:
     """(n,) whether each of some rows is a tie; only those whose values at the centre are equal are looked at."""
     pmdp, found = problem.pmdp, np.zeros(len(rows), bool)
     assert mine.policy is not None and mine.policy.rows is not None
-    p = chances_of(problem, mine.frame).p[pmdp.expression]
-    q = problem.reward + problem.gamma * np.add.reduceat(p * mine.values[pmdp.successor], pmdp.row_ptr[:-1])
+    if not len(rows):
+        return found
+    chances = chances_of(problem, mine.frame)
+
+    def worth(rows: np.ndarray) -> np.ndarray:
+        """(n,) at the centre, with what the policy is worth behind them."""
+        moves, first = gather(pmdp.row_ptr, rows)
+        terms = chances.p[pmdp.expression[moves]] * mine.values[pmdp.successor[moves]]
+        return np.asarray(problem.reward[rows] + problem.gamma * np.add.reduceat(terms, first[:-1]))
+
     size = 1.0 + float(np.abs(mine.values).max())
-    close = np.abs(q[rows] - q[mine.policy.rows[pmdp.row_state[rows]]]) <= CLOSE * size
+    close = np.abs(worth(rows) - worth(mine.policy.rows[pmdp.row_state[rows]])) <= CLOSE * size
     if close.any():
         found[close] = tied_rows(problem, mine.policy.rows, mine.values, mine.gradient, rows[close])
     return found

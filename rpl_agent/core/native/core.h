@@ -1011,11 +1011,12 @@ void passages(const bet_model *model, int64_t sweeps, const double *chance /*[*]
 /* ---------------------------------------------------------------------- residual.c: affine value functions */
 
 /* What is played in a state: its row of `rows` (S), or all of its rows by their weights (R), or, where both are NULL,
- * any row of a free agent, so that every row is checked separately. */
+ * any row of a free agent that is not dropped (R), so that every row is checked separately. */
 typedef struct choice {
     const int64_t *state_ptr /*[*]*/;
     const int64_t *rows OPTIONAL /*[*]*/;
     const double *weights OPTIONAL /*[*]*/;
+    const bool *dropped OPTIONAL /*[*]*/;
 } choice;
 
 /* Transitions, and the functions p_f + slope_f.y (F; F, r) that their probabilities are, up to error_f; with a curvature,

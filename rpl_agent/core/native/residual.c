@@ -230,8 +230,9 @@ static double state_residual(int64_t s, const choice *agent, const row_chances *
         return residual(played, chances, reward, gamma, sign, checked, least, u, g, functions, scratch, scratch + r);
     double worst = least;
     for (int64_t row = played.first; row < played.last; row++)
-        worst = larger(worst, residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, checked, worst, u, g,
-                                       functions, scratch, scratch + r));
+        if (!agent->dropped || !agent->dropped[row])
+            worst = larger(worst, residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, checked, worst,
+                                           u, g, functions, scratch, scratch + r));
     return worst;
 }
 
@@ -365,13 +366,16 @@ void expand_backward(int64_t count, const int64_t *order, const choice *agent, c
     }
 }
 
-/* Marks the successors of what is played. */
-static void mark_successors(group played, const row_chances *chances, bool *reached)
+/* Marks the successors of what may be played in state s. */
+static void mark_successors(const choice *agent, int64_t s, const row_chances *chances, bool *reached)
 {
-    for (int64_t row = played.first; row < played.last; row++)
+    const group played = played_in(agent, s);
+    for (int64_t row = played.first; row < played.last; row++) {
+        if ((played.weights && played.weights[row] == 0.0) || (agent->dropped && agent->dropped[row]))
+            continue;
         for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
-            if (!played.weights || played.weights[row] != 0.0)
-                reached[chances->successor[t]] = true;
+            reached[chances->successor[t]] = true;
+    }
 }
 
 void reach_forward(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
@@ -379,7 +383,7 @@ void reach_forward(int64_t count, const int64_t *order, const choice *agent, con
 {
     for (int64_t at = count - 1; at >= 0; at--)
         if (reached[order[at]])
-            mark_successors(played_in(agent, order[at]), chances, reached);
+            mark_successors(agent, order[at], chances, reached);
 }
 
 /* ---------------------------------------------------------------------- finite horizons */
@@ -446,7 +450,7 @@ void reach_steps(const step_rules *rules, const bool *decided, const row_chances
         bool *after = reached + k * states;
         for (int64_t s = 0; s < states; s++)
             if (after[states + s] && !decided[s])
-                mark_successors(played_in(&agent, s), chances, after);
+                mark_successors(&agent, s, chances, after);
         for (int64_t s = 0; s < states; s++)
             after[s] = after[s] && !decided[s];
     }

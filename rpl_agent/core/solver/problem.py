@@ -61,6 +61,7 @@ class Problem:
     weights: np.ndarray
     mirrors: Problem | None = None  # the problem of gains that this one of costs stands for
     is_hull: bool = False  # nature may do less than the relaxation says: its inner side proves nothing
+    dropped: np.ndarray | None = None  # (R,) rows that no policy takes (`coupled.optimality`)
 
     @classmethod
     def of(
