@@ -41,7 +41,7 @@ ONE = 1 << BITS
 #: The shares of bets, the joint likelihood and intervals, in δ / 10,000, by method ("anytime" for models without
 #: coordinates) and for a graph whose expressions are not trusted; the rest covers the rounding of 1/13 + 1/13 + …
 SHARES = {"likelihood with bets": (7220, 2090, 190), "likelihood": (0, 9215, 285)}
-SHARES |= {"likelihood of a table": (0, 4750, 4750), "anytime": (0, 0, 9500), "graph": (0, 0, 400)}
+SHARES |= {"likelihood of a table": (0, 4750, 4750), "anytime": (0, 0, 9500), "graph": (0, 0, 99)}
 MOST_COORDINATES = 12  # of a joint likelihood
 #: Points of a window's prior by coordinates (last entry: and more), and the steps of their sequence in each.
 PARTICLES = (0, 64, 256, 512, 1024, 4096)

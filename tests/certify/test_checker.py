@@ -224,7 +224,7 @@ def test_bounds_of_an_earlier_moment_rest_on_where_the_data_began():
 def test_a_method_does_not_spend_what_another_one_may(glider):
     *_, proof = glider
     assert proof["confidence"] == "likelihood with bets" and any(isinstance(c, int) for c in cuts_of(proof))
-    for method, problem in (("likelihood", "bets are part"), ("anytime", "joint likelihood"), ("graph", "joint")):
+    for method, problem in (("likelihood", "bets are part"), ("anytime", "joint likelihood"), ("graph", "excluded")):
         with pytest.raises(checker.Refused, match=problem):
             checker.check(proof | {"confidence": method})
 

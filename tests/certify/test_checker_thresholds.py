@@ -207,7 +207,7 @@ def test_events_are_possible_if_they_were_seen_or_have_a_positive_end():
 def test_shares_of_a_method_are_at_most_delta():
     """0.95 of δ, so that weights of marks whose sum is rounded above 1 still fit; a graph has what is left."""
     for method, parts in checker.SHARES.items():
-        assert sum(parts) == (400 if method == "graph" else 9500)
+        assert sum(parts) == (99 if method == "graph" else 9500)
     content = tossing()
     one, delta = checker.Model(content), Fraction(1, 7)
     assert sum(checker.shares(one, "likelihood with bets", delta)) == delta * Fraction(95, 100)

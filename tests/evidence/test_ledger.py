@@ -11,11 +11,14 @@ import pytest
 
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.ledger import (
+    FALLBACK_SHARE,
     LEAST_DELTA,
+    MAIN_SHARE,
     OPEN_EPISODES,
     OPEN_REST,
     PATH_SHARE,
     POLICY_SHARE,
+    REFUTATION_SHARE,
     Ledger,
     MainShares,
     OpenLedger,
@@ -26,6 +29,7 @@ from rpl_agent.core.evidence.ledger import (
     split_main,
     split_paths,
 )
+from rpl_agent.guarantee.checker import SHARES
 
 DELTAS = (LEAST_DELTA, 1e-6, 0.05, 0.1, 0.3, 0.7, math.nextafter(1.0, 0.0))
 
@@ -34,11 +38,18 @@ DELTAS = (LEAST_DELTA, 1e-6, 0.05, 0.1, 0.3, 0.7, math.nextafter(1.0, 0.0))
 def test_the_shares_of_a_run_fit_into_delta(delta):
     ledger = Ledger.of(delta)
     main, fallback, refutation = (ledger.take(name) for name in ("main", "fallback", "refutation"))
-    assert (main, fallback, refutation) == pytest.approx((0.95 * delta, 0.00999 * delta, 0.04 * delta), rel=1e-15)
-    assert Fraction(0.9999) * Fraction(delta) < sum(map(Fraction, (main, fallback, refutation))) <= Fraction(delta)
+    assert (main, fallback, refutation) == pytest.approx((0.95 * delta, 0.0099 * delta, 0.04 * delta), rel=1e-15)
+    assert Fraction(0.9998) * Fraction(delta) < sum(map(Fraction, (main, fallback, refutation))) <= Fraction(delta)
     for name in ("main", "fallback", "refutation", "other"):
         with pytest.raises(DataError, match="is spent"):
             ledger.take(name)
+
+
+def test_the_shares_of_the_checker_are_those_of_the_ledger():
+    """The checker stands alone, so its table is a second one: of δ / 10,000."""
+    for method, parts in SHARES.items():
+        assert sum(parts) / 10_000 == (FALLBACK_SHARE if method == "graph" else MAIN_SHARE)
+    assert sum(SHARES["anytime"]) + sum(SHARES["graph"]) + 10_000 * REFUTATION_SHARE <= 9_999
 
 
 def test_shares_may_be_all_of_delta_and_no_more():

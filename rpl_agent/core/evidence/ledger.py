@@ -26,7 +26,7 @@ import numpy as np
 from rpl_agent.core.errors import DataError
 
 #: Shares of δ. They sum to slightly less than 1: the rest covers the rounding of `per_event`.
-MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.00999, 0.04
+MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.0099, 0.04
 #: Shares of δ for whole paths: those of a chain, and those of a policy, which bound one side only.
 PATH_SHARE, POLICY_SHARE = 0.5, 0.2
 
