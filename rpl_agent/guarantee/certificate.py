@@ -7,7 +7,7 @@ import math
 import platform
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,16 @@ class LimitClaim:
     possible: bool  # False: no policy keeps it, whatever the parameters of the region
     best: float
     more_episodes: int | None = None  # estimate: further episodes until some policy is certified to keep it
+    price: Positive = 0.0  # its multiplier in the bound on every policy that keeps all limits
+
+    def with_bounds(self, lower: float | None, upper: float | None, best: float | None) -> LimitClaim:
+        """The claim with other bounds; None is none."""
+        way = -math.inf if self.limit.upward else math.inf
+        low, high = -math.inf if lower is None else lower, math.inf if upper is None else upper
+        least = way if best is None else best
+        possible = least <= self.limit.threshold if self.limit.upward else least >= self.limit.threshold
+        kept = self.limit.kept_by(low, high)
+        return replace(self, lower=low, upper=high, best=least, kept=kept, possible=possible)
 
     @property
     def sentence(self) -> str:
@@ -108,7 +118,6 @@ class Certificate:
     versions: dict[str, str] = field(default_factory=dict)
     checked: bool = False  # both bounds passed the solver's independent check
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
-    unproved_regret: float = math.nan  # computed, but better than proved (as 0 of an optimal policy is); nan if equal
     limits: tuple[LimitClaim, ...] = ()  # of the objective, each with its bounds; `lower` and `upper` are within them
 
     @property
@@ -119,11 +128,6 @@ class Certificate:
     @property
     def gap(self) -> float:
         return self.upper - self.lower
-
-    @property
-    def computed_regret(self) -> float:
-        """The regret as computed, before it was weakened to what is proved."""
-        return self.regret if math.isnan(self.unproved_regret) else self.unproved_regret
 
     @property
     def guarantee(self) -> float:
@@ -179,11 +183,8 @@ class Certificate:
         order = table if self.basis == "table" else None
         endless = "no lower bound: at some parameters that the data do not exclude, plays may never end"
         endless = endless if self.lower == -math.inf else ""
-        limits = "rpl_agent/guarantee/checker.py does not cover limits yet: computed, not proved by the checker"
-        limited = limits if self.limits else None
         noted = (self.fallback, *self.assumptions, self.edge, order, endless, rewards, self.truncation)
-        found = (*noted, unchecked, limited)
-        return [note for note in found if note]
+        return [note for note in (*noted, unchecked) if note]
 
     @property
     def e_value(self) -> float:
@@ -242,9 +243,6 @@ class Certificate:
             lines.append(
                 "  proved: rpl_agent/guarantee/checker.py checks these numbers, from the proof beside the certificate"
             )
-        if self.computed_regret != self.regret:
-            best = " (no policy is better)" if self.optimal else ""
-            lines.append(f"  computed, not proved: a regret of {self.computed_regret:.4g}{best}")
         if self.explanation:
             lines.append(f"  estimate: {self.explanation}")
         return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])

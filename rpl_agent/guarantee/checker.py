@@ -7,6 +7,9 @@ It reads a model M with unknown parameters θ, counted data, a policy π and a c
                                               lower ≤ V(best policy)  and  V(π) ≤ upper       (minimising),
                                               lower ≤ V(π) ≤ upper                            (a given policy),
                                               |V(best policy) − V(π)| ≤ regret                (always),
+                                              V(best policy) = V(π)                           (if claimed: optimal),
+
+with a baseline β bounds on V(β) and on π's gain over it, with limits bounds on each, for the best that keeps them all,
 
 or names the first inequality that fails. It does not search: all values, centres and ranks are in the file.
 
@@ -34,7 +37,7 @@ from itertools import pairwise
 from math import factorial, fsum, isqrt, lcm, sqrt
 from typing import Any
 
-FORMAT = "rpl-proof/5"
+FORMAT = "rpl-proof/6"
 #: Scale of enclosures: a number t stands for t / 2^BITS.
 BITS = 128
 ONE = 1 << BITS
@@ -261,7 +264,6 @@ class Objective:
     def __init__(self, model: Model, data: dict[str, Any]) -> None:
         kind, sense = data["kind"], data["sense"]
         need(kind in ("reach", "reward", "instant") and sense in ("max", "min"), f"{sense} {kind} is not covered")
-        need(not data.get("limits"), "limits are not covered: only values of one objective are")
         self.maximising, self.is_reach, self.pays = sense == "max", kind == "reach", kind == "reward"
         target: set[int] = model.labels[data["target"]] if data.get("target") is not None else set()
         avoid: set[int] = model.labels[data["avoid"]] - target if data.get("avoid") is not None else set()
@@ -329,6 +331,39 @@ class Objective:
         """The factor of a successor's value, over the discount's denominator."""
         takes_time = self.visible[target] and state != self.undiscounted
         return self.discount.numerator if takes_time else self.discount.denominator
+
+
+class Sum(Objective):
+    """Σ weight · value of several objectives as one total. A play is over where each is decided, or can gain no more;
+    one that never ends is worth what it collects: where that should be infinite, bounds are only weaker."""
+
+    def __init__(self, model: Model, parts: list[tuple[Fraction, Objective]]) -> None:
+        vars(self).update(vars(parts[0][1]))  # discount, sense, and which states take time
+        self.is_reach, self.must_reach, settled = False, False, list[set[int]]()
+        for weight, part in parts:
+            need(part.horizon is None and part.discount == self.discount, "limits with a horizon, or other discounts")
+            need(not part.must_reach or (weight < 0) == self.maximising, "a sum that infinite costs make better")
+            paying = [s for s, paid in zip(model.row_state, part.reward) if paid]
+            into: list[list[int]] = [[] for _ in model.rows_of]
+            for s, t in ((s, t) for s, moves in zip(model.row_state, model.moves) for t, _ in moves):
+                into[t] += [s] if s not in part.decided else []
+            gaining = reached(paying + [s for s, value in part.decided.items() if value], into)
+            settled.append(set(range(model.states)) - gaining | set(part.decided))
+        same = all(known == settled[0] for known in settled)
+        need(same, "objectives end in different states: what happened before would have to be remembered")
+        self.decided = {s: sum((w * part.decided.get(s, 0) for w, part in parts), Fraction(0)) for s in settled[0]}
+        self.reward = [sum((w * part.reward[row] for w, part in parts), Fraction(0)) for row in range(model.rows)]
+        self.is_signed = self.discount == 1 and any(r < 0 for r in self.reward)
+        self.is_positive = self.discount == 1 and all(x >= 0 for x in [*self.reward, *self.decided.values()])
+
+
+def reached(start: list[int], after: list[list[int]]) -> set[int]:
+    found, todo = set[int](), start
+    while todo:
+        if (s := todo.pop()) not in found:
+            found.add(s)
+            todo += after[s]
+    return found
 
 
 class Policy:
@@ -886,8 +921,13 @@ class Claim:
     shown in `plays_end`. States without a number claim nothing, and no play that counts may get there.
     """
 
-    def __init__(self, region: Region, policy: Policy | None, upper: bool, proof: dict[str, Any]) -> None:
-        self.model, self.objective, self.region, self.policy = region.model, region.objective, region, policy
+    def __init__(self, region: Region, policy: Policy | None, upper: bool, proof: Any, objective: Any = None) -> None:
+        self.model, self.objective, self.region, self.policy = (
+            region.model,
+            objective or region.objective,
+            region,
+            policy,
+        )
         model, objective = self.model, self.objective
         self.upper, self.sign, self.side = upper, 1 if upper else -1, "upper" if upper else "lower"
         values = [proof["values"]] if objective.horizon is None else proof["values"]
@@ -918,24 +958,19 @@ class Claim:
         """The proved bound of the initial state's value."""
         last = len(self.U) - 1
         for k in range(last + 1):
-            spent, active = self.inequalities(k, max(k - 1, 0), last - k)
+            spent, self.active = self.inequalities(k, max(k - 1, 0), last - k)
         if self.objective.horizon is None and self.objective.discount == 1:
-            self.plays_end(spent, active)
+            self.plays_end(spent, self.active)
         return self.at_start()
 
     def at_start(self) -> Fraction:
-        """max over the region of U(s0, ·): the ball's, or by weak duality with multipliers m ≥ 0 of the cuts a·x ≤ b.
+        return self.sign * at_most([self], self.duals.get("start", []))
 
-        v + g·y = v + Σ m (a·x − a·c) + (g − F'Σ m a)·y ≤ v + Σ m (b − a·c) + |g − F'Σ m a|.
-        """
-        need(self.U[-1][self.model.initial] is not None, f"no {self.side} bound for the initial state")
-        v, g = self.U[-1][self.model.initial] or (0, [])
-        value, rest = Fraction(v, self.den), [Fraction(x, self.den) for x in g]
-        if self.ball is not None and "start" in self.duals:
-            a, b = self.region.joined(self.duals["start"])
-            value += b - sum(x * y for x, y in zip(a, self.ball.center))
-            rest = [x - sum(y * z for y, z in zip(a, column)) for x, column in zip(rest, zip(*self.ball.factor))]
-        return self.sign * (value + norm_up(rest))
+    def played(self, state: int, step: int) -> list[list[tuple[int, Fraction]]]:
+        """Groups of rows with their probabilities: that of the policy, or each row by itself."""
+        if self.policy is not None:
+            return [self.policy.at(state, step)]
+        return [[(row, Fraction(1))] for row in self.model.rows_of[state]]
 
     def inequalities(self, k: int, after: int, step: int) -> tuple[dict[int, bool], set[int]]:
         """Check every state with k steps to go, for every u of the region; return (spent rows, active states).
@@ -955,21 +990,22 @@ class Claim:
             elif not (settled and least >= (self.den if self.upper else 0)):
                 active.add(s)
         for s in active:
-            every: list[list[Any]] = [[(row, 1)] for row in model.rows_of[s]]
-            for group in every if self.policy is None else [self.policy.at(s, step)]:
-                v, g = self.U[k][s] or (0, [])
-                excess = sum((w * self.scaled(objective.reward[row]) for row, w in group), -v)
-                if self.ball is None:
-                    excess += sum(w * self.most(row, after) for row, w in group)
-                else:
-                    excess = self._quadratic(self.ball, group, excess, g, after)
+            for group in self.played(s, step):
+                excess = self.excess(group, self.U[k][s] or (0, []), after)
                 if excess > 0:
                     at = model.name[group[0][0]] + (f", {k} steps to go" if objective.horizon is not None else "")
                     by = min(excess / self.den, Fraction(10**99))
                     raise Refused(f"{at}: the {self.side} bound misses its inequality by {float(by):.3g}")
                 for row, _ in group:
-                    spent[row] = excess < 0 or (objective.reward[row] > 0 and objective.is_positive)
+                    spent[row] = not objective.is_signed and (excess < 0 or objective.reward[row] > 0)
         return spent, active
+
+    def excess(self, group: list[tuple[int, Fraction]], here: tuple[int, list[int]], after: int) -> Fraction:
+        """The most by which r + γ P U exceeds a function v + g·y, over the region; times `den`."""
+        paid = sum((w * self.scaled(self.objective.reward[row]) for row, w in group), Fraction(-here[0]))
+        if self.ball is None:
+            return paid + sum(w * self.most(row, after) for row, w in group)
+        return self._quadratic(self.ball, group, paid, here[1], after)
 
     def successors(self, row: int, after: int) -> list[tuple[int, int, list[int]]]:
         """(expression, v, g) of the successors, times γ over its denominator where a step ends there."""
@@ -1004,7 +1040,7 @@ class Claim:
         rest = [x - self.den * y for x, y in zip(h, a)]
         return c + self.den * b + sum(max(x * low, x * high) for x, (low, high) in zip(rest, self.region.reach))
 
-    def _quadratic(self, ball: Frame, group: list[Any], a: Fraction | int, here: list[int], after: int) -> Fraction:
+    def _quadratic(self, ball: Frame, group: list[Any], a: Fraction, here: list[int], after: int) -> Fraction:
         """a + l·y + y'My ≤ a + |l| + max(0, λ_max(M)) on the ball; λ_max < t where tI − M is positive definite."""
         r, parts = range(len(here)), common_den(weight for _, weight in group)
         den = ball.den * self.objective.discount.denominator * parts
@@ -1028,28 +1064,27 @@ class Claim:
             U(s) ≥ E[rewards of n steps, values of states that are not active] + E[U(s_n); active all the time],
 
         and the last term must not be negative in the limit.
-        - Upper bounds where a play that never ends is worth what it collects: enough that U ≥ 0 everywhere.
         - Lower bounds where such a play is worth infinity (U = −L): infinite plays need no proof.
-        - Otherwise plays must leave the active states almost surely. It is enough that in every active state each row
-          (of a policy: one row that is played) is spent, i.e. its inequality is strict or it pays, or leads out: some
-          successor of positive probability, or every one, is not active or of smaller rank. Rows that are not spent
-          lead out with a probability bounded from below, and rows are spent forever with positive chance only where the
-          rewards are infinite, above L; upper bounds need U ≥ 0 for that. For rewards of both signs rows must lead out:
-          steps then have a finite mean, and without one whoever plays fair bets until he is ahead gains on average.
+        - Upper bounds where it is worth what it collects, rewards ≥ 0: U(s_n) plus what was collected is bounded from
+          below and falls on average, so that it converges. Only plays that stay where U < 0 can do harm.
+        - Otherwise, and there, plays must leave the active states almost surely. It is enough that in each state every
+          row (of a policy: one row that is played) is spent, i.e. its inequality is strict or it pays, or leads out:
+          some successor of positive probability, or every one, is not active or of smaller rank. Rows that are not
+          spent lead out with a probability bounded from below. Those that are spent take something from U each time,
+          which is bounded, so they are played finitely often (of a lower bound: or the rewards are infinite). For
+          rewards of both signs rows must lead out: steps then have a finite mean, and without one whoever plays fair
+          bets until he is ahead gains on average.
         """
-        model, counts = self.model, self.counts_spent(active)
-        if not self.objective.is_signed and self.objective.must_reach != self.upper and (not self.upper or counts):
-            return
-        for s in active:
-            played = model.rows_of[s] if self.policy is None else [row for row, _ in self.policy.at(s, 0)]
-            ends = [(counts and spent[row]) or self.leads_out(row, active) for row in played]
-            name = model.name[played[ends.index(False)]] if False in ends else ""
-            holds = all(ends) if self.policy is None else any(ends)
-            need(holds, f"{name}: plays may stay forever, and the {self.side} bound fails")
+        active = self.harmful(active)
+        for group in (group for s in active for group in self.played(s, 0)):
+            ends, name = [spent[row] or self.leads_out(row, active) for row, _ in group], self.model.name[group[0][0]]
+            need(any(ends), f"{name}: plays may stay forever, and the {self.side} bound fails")
 
-    def counts_spent(self, active: set[int]) -> bool:
-        """Whether rows that are spent need not lead out: lower bounds, or U ≥ 0, of rewards ≥ 0."""
-        return not self.objective.is_signed and (not self.upper or all(self._least(0, s) >= 0 for s in active))
+    def harmful(self, active: set[int]) -> set[int]:
+        """The states in which plays must not stay."""
+        if self.objective.is_signed or self.objective.must_reach == self.upper:
+            return active
+        return {s for s in active if self._least(0, s) < 0} if self.upper else set()
 
     def leads_out(self, row: int, active: set[int]) -> bool:
         """Whether all successors, or one of positive probability, are not active or have a smaller rank."""
@@ -1058,114 +1093,228 @@ class Claim:
         return len(out) == len(moves) or any(map(self.region.intervals.is_possible, out))
 
 
-# ====================================================================== 6. two values at one parameter
-def regret(best: Claim, mine: Claim, error: Fraction) -> Fraction:
-    """The most that any policy gains over π, by checked functions of one region for every policy and for π.
+# ====================================================================== 6. claims that compare
+def at_most(claims: list[Claim], multipliers: list[Any]) -> Fraction:
+    """max over the region of the sum of their U(s0, ·): the values that they bound are those at one parameter.
 
-    One of the two claims is of the negated problem, so at the truth y the gain is at most the sum of their functions at
-    the *same* y: (v + v') + (g + g')·y ≤ (v + v') + |g + g'|. If rewards deviate, each value moves, by at most as
-    much as the larger one can, and the larger one is at most the bound of the claim that is an upper one.
+    On the ball v + g·y ≤ v + |g|; and by weak duality, with multipliers m ≥ 0 of the cuts a·x ≤ b,
+    v + g·y = v + Σ m (a·x − a·c) + (g − F'Σ m a)·y ≤ v + Σ m (b − a·c) + |g − F'Σ m a|.
     """
-    value, slope = Fraction(0), list[Fraction]()
-    for claim in (best, mine):
-        v, g = claim.U[-1][claim.model.initial] or (0, [])
-        value += Fraction(v, claim.den)
-        slope = [x + Fraction(y, claim.den) for x, y in zip(slope or [Fraction(0)] * len(g), g)] if g else slope
-    largest = (best if best.upper else mine).at_start()
-    moved = best.objective.off(largest, error, True) - largest
-    return max(value + norm_up(slope) + 2 * moved, Fraction(0))
+    region, value, slope = claims[0].region, Fraction(0), list[Fraction]()
+    for claim in claims:
+        need(claim.U[-1][claim.model.initial] is not None, f"no {claim.side} bound for the initial state")
+        v, whole = claim.U[-1][claim.model.initial] or (0, [])
+        value, g = value + Fraction(v, claim.den), [Fraction(x, claim.den) for x in whole]
+        slope = [x + y for x, y in zip(slope, g)] if slope and g else slope or g
+    if region.ball is not None and slope:
+        a, b = region.joined(multipliers)
+        value += b - sum(x * y for x, y in zip(a, region.ball.center))
+        slope = [x - sum(y * z for y, z in zip(a, column)) for x, column in zip(slope, zip(*region.ball.factor))]
+    return value + norm_up(slope)
+
+
+def check_optimal(best: Claim, mine: Claim, fates: list[Any]) -> None:
+    """No policy is better than π. Rows with r + γ P U ≤ L(s), U a bound of every policy and L one of π, are *beaten*:
+    whoever plays π instead, and ever after, does as well. All other rows of states to which they lead must be π's own,
+    or *ties*: r + γ P V(π) = V(π) for every u.
+
+    States of one class are worth the same: the row of π pays the same and leads to the same classes with the same
+    probabilities, as polynomials; or it pays nothing and leads to its own class, up to a number of times, the `delay`.
+    A tie does what its state's class does, or stays in it. With ties, what is collected plus the V(π) that is left is
+    V(π) on average. A play that never ends must not be better: if rewards ≥ 0 are maximised, V(π) ≥ 0 is left; a target
+    that must be reached makes it infinite; else plays leave the states that are active for `best`, by `plays_end`, and
+    where they are then V(π) must be 0, or decided.
+    """
+    model, objective, decided, L = best.model, best.objective, best.objective.decided, mine.U[0]
+    rules = (mine.policy.rules if mine.policy else None) or []
+    fits = len(fates) == model.states and all(isinstance(x, int) for fate in fates for x in fate)
+    fits = fits and len(rules) == 1 and objective.horizon is None and best.ball is mine.ball
+    need(fits, "optimality is covered for one row per state, and functions of one kind")
+
+    def is_left(s: int, row: int) -> bool:
+        if L[s] is None or s in decided or row == rules[0][s]:
+            return s not in decided
+        (v, g), scale = L[s] or (0, []), Fraction(-best.den, mine.den)
+        here = int(scale * v // 1) - sum(map(bool, g)), [int(scale * x // 1) for x in g]  # ≤ L(s) on the ball
+        return best.excess([(row, Fraction(1))], here, 0) > 0
+
+    def leads(row: int) -> tuple[Fraction, dict[int, Polynomial]]:
+        """What a row pays, and γ times the probability with which it leads to each class."""
+        found, s = dict[int, Polynomial](), model.row_state[row]
+        for t, f in model.moves[row]:
+            share = Fraction(objective.factor(s, t), objective.discount.denominator)
+            found[fates[t][0]] = combined([(Fraction(1), found.get(fates[t][0], {})), (share, model.table[f])])
+        return objective.reward[row], {c: total for c, total in found.items() if total}
+
+    left = [[row for row in rows if is_left(s, row)] for s, rows in enumerate(model.rows_of)]
+    states = reached([model.initial], [[t for row in rows for t, _ in model.moves[row]] for rows in left])
+    stays, stands = [(Fraction(0), {c: {(): Fraction(1)}}) for c, _ in fates], dict[int, Any]()
+    for s in states:
+        (c, delay), here = fates[s], (decided[s], {}) if s in decided else leads(rules[0][s])
+        known = stays[s] if delay else stands.setdefault(c, here)
+        soon = not delay or all(fates[t][1] < delay for t, _ in model.moves[rules[0][s]])
+        need(here == known and soon, f"state {s} is not worth the same as its class")
+    ties = [(s, row) for s in states for row in left[s] if row != rules[0][s]]
+    for s, row in ties:
+        need(leads(row) in (stands[fates[s][0]], stays[s]), f"{model.name[row]} is neither beaten nor a tie")
+    harmless = objective.discount < 1 or objective.maximising or objective.is_signed or not ties
+    for s in () if harmless else states - set(decided):
+        v, g = L[s] or (1, [])
+        ends = objective.must_reach or s in best.active or v + root_up(sum(x * x for x in g)) <= 0
+        need(ends and L[s] is not None, f"state {s}: ties may be played forever")
 
 
 # ====================================================================== the statement
+SIDES = (("lower", False), ("upper", True))
+
+
+class Statement:
+    """A file: what it is about, and by name what it claims, and as "… proved" what it proves, in `found`."""
+
+    def __init__(self, proof: dict[str, Any]) -> None:
+        need(proof.get("format") == FORMAT, f"not a proof: format {proof.get('format')!r}")
+        need("refused" not in proof, str(proof.get("refused")))
+        model = self.model = Model(proof["model"])
+        objective = self.objective = Objective(model, proof["objective"])
+        self.proof, self.policy, data = proof, Policy(model, proof["policy"]), Data(model, proof["data"])
+        self.baseline = None if proof.get("baseline") is None else Policy(model, proof["baseline"])
+        limits = [(limit["objective"], exact(limit["threshold"])) for limit in proof["objective"].get("limits") or []]
+        self.limits = [(Objective(model, asked), threshold) for asked, threshold in limits]
+        delta, method, self.given = exact(proof["delta"]), proof["confidence"], proof["evaluated"]
+        error = self.error = exact(proof["reward_error"])
+        steady = all(len(policy.rules or [0]) == 1 for policy in (self.policy, self.baseline or self.policy))
+        need(objective.horizon is not None or steady, "the policy changes with time: not covered")
+        fits = 0 < delta < 1 and 0 <= error <= (1 if objective.is_positive else 0 if objective.is_signed else error)
+        need(fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
+        need(
+            error == 0 or not (limits or self.baseline), "an error of rewards is not covered with limits or a baseline"
+        )
+        need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
+        need(isinstance(self.given, bool) and (self.given or not self.baseline), "evaluated must be true or false")
+        self.found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": self.given}
+        self.delta, self.method, self.regions, self.claims = delta, method, dict[int, Region](), dict[str, Claim]()
+
+    def region(self, number: int) -> Region:
+        """What the data, or those of an earlier time, leave."""
+        if number not in self.regions:
+            part, data = self.proof["regions"][number], self.found["data"]
+            then = data if part["data"] is None else Data(self.model, part["data"])
+            need(then.is_start_of(data), "the data behind a bound are not the beginning of the data")
+            self.regions[number] = Region(self.objective, then, self.delta, self.method, part)
+        return self.regions[number]
+
+    def bounds(self) -> None:
+        """Of the policy or every one (None), of the baseline, of limits; and what no policy can keep better."""
+        for side, upper in SIDES:
+            own = self.policy if self.given or self.objective.maximising != upper else None
+            self.bound(side, self.objective, own, upper)
+            if self.baseline is not None:
+                self.bound(f"baseline {side}", self.objective, self.baseline, upper)
+            for k, (limit, _) in enumerate(self.limits):
+                self.bound(f"limit {k} {side}", limit, self.policy, upper)
+                if limit.maximising == upper:
+                    self.bound(f"limit {k} best", limit, None, upper)
+
+    def bound(self, name: str, objective: Objective, policy: Policy | None, upper: bool) -> None:
+        """With weights: for policies that keep the limits V_k ≤ c_k. Minimising, V ≥ V + Σ w (V_k − c_k) for w ≥ 0."""
+        known = [Fraction(upper)] if (objective.is_reach if upper else objective.is_positive) else []
+        if (part := self.proof.get(name)) is not None:
+            fits = objective.horizon is None or len(part["values"]) == objective.horizon + 1
+            need(fits, "values of a wrong number of steps")  # before bets are placed, which plan as many
+            total, rest = objective, Fraction(0)
+            if (given := part.get("weights")) is not None:
+                need(policy is None and objective is self.objective, "weights of limits in a bound of one value")
+                weights = [(exact(w), *limit) for w, limit in zip(given, self.limits, strict=True)]
+                signs = [w >= 0 if limit.maximising == objective.maximising else w <= 0 for w, limit, _ in weights]
+                need(all(signs), "the weight of a limit has a wrong sign")
+                parts = [(Fraction(1), objective), *((w, limit) for w, limit, _ in weights if w)]
+                total, rest = Sum(self.model, parts), sum((w * c for w, _, c in weights), rest)
+            claim = self.claims[name] = Claim(self.region(part["region"]), policy, upper, part, total)
+            known.append(objective.off(claim.bound(), self.error, upper) - rest)
+        self.settle(name, known, upper)
+
+    def difference(self, part: dict[str, Any], *asked: tuple[str, Policy | None]) -> tuple[Fraction, list[Claim]]:
+        """The most that a value exceeds another, at one parameter, by functions of the file or of bounds; and these."""
+        region, claims = self.region(part["region"]), list[Claim]()
+        for given, (name, policy) in zip(part["functions"], asked, strict=True):
+            claim = self.claims.get(name)
+            if given is not None:
+                claim = Claim(region, policy, name.endswith("upper"), given, self.objective)
+                claim.bound()
+            if not claim or (claim.region, claim.policy, claim.objective) != (region, policy, self.objective):
+                raise Refused(f"the {name} bound is used, and there is none on this value")
+            claims.append(claim)
+        return at_most(claims, part["start"]), claims
+
+    def regret(self) -> None:
+        """By two functions, or by the gap of the bounds; 0 of an optimal policy. If rewards deviate, each value moves,
+        by at most as much as the larger one can: that of the upper function."""
+        lower, upper, optimal = self.found["lower proved"], self.found["upper proved"], False
+        known = [upper - lower] if not self.given and None not in (lower, upper) else []
+        if (part := self.proof.get("regret")) is not None:
+            need(not self.limits, "the regret among policies that keep limits is the gap: no functions are covered")
+            own = None if self.objective.maximising else self.policy
+            most, pair = self.difference(part, ("upper", own), ("lower", self.policy if own is None else None))
+            moved = self.objective.off(pair[0].at_start(), self.error, True) - pair[0].at_start()
+            known.append(max(most + 2 * moved, Fraction(0)))
+            if part.get("fates") is not None:
+                need(self.error == 0, "an error of rewards leaves no policy optimal")
+                best, mine = pair if own is None else reversed(pair)
+                check_optimal(best, mine, part["fates"])
+                known, optimal = [Fraction(0)], True
+        self.settle("regret", known, True)
+        self.found["optimal"] = self.proof["claim"].get("optimal", False)
+        need(self.found["optimal"] in (False, optimal), "the policy is claimed to be optimal: that is not proved")
+
+    def gain(self) -> None:
+        """V(π) − V(β), where costs are minimised V(β) − V(π): at a common parameter, or by bounds on both values."""
+        for side, upper in SIDES if self.baseline is not None else ():
+            pair: list[Any] = [("baseline upper", self.baseline), ("lower", self.policy)]
+            if upper == self.objective.maximising:
+                pair = [("upper", self.policy), ("baseline lower", self.baseline)]
+            ends = [self.found[f"{name} proved"] for name, _ in pair]
+            known = [ends[0] - ends[1]] if None not in ends else []
+            if (part := self.proof.get(f"gain {side}")) is not None:
+                known.append(self.difference(part, *pair)[0])
+            self.settle(f"gain {side}", known if upper else [-x for x in known], upper)
+
+    def settle(self, name: str, known: list[Fraction], upper: bool) -> None:
+        """Compare what is claimed with the best that is known."""
+        claimed, proved = self.proof["claim"].get(name), (min if upper else max)(known, default=None)
+        self.found[name], self.found[f"{name} proved"] = claimed, proved
+        if claimed is not None:
+            holds = proved is not None and (exact(claimed) >= proved if upper else exact(claimed) <= proved)
+            shown, word = "nothing" if proved is None else float(proved), name if name == "regret" else f"{name} bound"
+            need(holds, f"the {word} {claimed!r} is claimed, but {shown!r} is proved")
+
+
 def check(proof: dict[str, Any]) -> dict[str, Any]:
     """What the file proves; raises `Refused` with the reason if something fails."""
-    need(proof.get("format") == FORMAT, f"not a proof: format {proof.get('format')!r}")
-    need("refused" not in proof, str(proof.get("refused")))
-    model = Model(proof["model"])
-    objective = Objective(model, proof["objective"])
-    policy, data = Policy(model, proof["policy"]), Data(model, proof["data"])
-    delta, method, given = exact(proof["delta"]), proof["confidence"], proof["evaluated"]
-    error = exact(proof["reward_error"])
-    need(objective.horizon is not None or len(policy.rules or [0]) == 1, "the policy changes with time: not covered")
-    fits = 0 < delta < 1 and 0 <= error <= (1 if objective.is_positive else 0 if objective.is_signed else error)
-    need(fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
-    need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
-    need(isinstance(given, bool), "evaluated must be true or false")
-    regions = Regions(objective, data, delta, method, proof["regions"])
-    found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": given}
-    claims: dict[str, Claim] = {}
-    for side, upper in (("lower", False), ("upper", True)):
-        known = Fraction(upper) if (objective.is_reach if upper else objective.is_positive) else None
-        if proof[side] is not None:
-            own, number = given or objective.maximising != upper, proof[side]["region"]
-            fits = objective.horizon is None or len(proof[side]["values"]) == objective.horizon + 1
-            need(fits, "values of a wrong number of steps")  # before bets are placed, which plan as many
-            claims[side] = Claim(regions[number], policy if own else None, upper, proof[side])
-            bound = objective.off(claims[side].bound(), error, upper)
-            known = bound if known is None else min(known, bound) if upper else max(known, bound)
-        claimed = found[side] = proof["claim"][side]
-        found[f"{side} proved"] = known
-        if claimed is not None:
-            holds = known is not None and (exact(claimed) >= known if upper else exact(claimed) <= known)
-            proved = "nothing" if known is None else float(known)
-            need(holds, f"the {side} bound {claimed!r} is claimed, but {proved!r} is proved")
-    check_regret(proof, found, claims, regions, policy)
-    return found
-
-
-class Regions(dict[int, Region]):
-    """What the data, or those of an earlier time, leave: by the number of the part, built where it is used."""
-
-    def __init__(self, objective: Objective, data: Data, delta: Fraction, method: str, parts: list[Any]) -> None:
-        super().__init__()
-        self.objective, self.data, self.delta, self.method, self.parts = objective, data, delta, method, parts
-
-    def __missing__(self, number: int) -> Region:
-        part = self.parts[number]
-        then = self.data if part["data"] is None else Data(self.data.model, part["data"])
-        need(then.is_start_of(self.data), "the data behind a bound are not the beginning of the data")
-        self[number] = Region(self.objective, then, self.delta, self.method, part)
-        return self[number]
-
-
-def check_regret(
-    proof: dict[str, Any], found: dict[str, Any], claims: dict[str, Claim], regions: Regions, policy: Policy
-) -> None:
-    """Prove a regret by functions of its own, or by those of the bounds, or by the gap of the bounds."""
-    claimed, known = proof["claim"].get("regret"), list[Fraction]()
-    if not found["evaluated"] and found["lower proved"] is not None and found["upper proved"] is not None:
-        known.append(found["upper proved"] - found["lower proved"])
-    if (part := proof.get("regret")) is not None:
-        region, pair = regions[part["region"]], list[Claim]()
-        for name, own in (("best", None), ("mine", policy)):
-            upper = found["objective"].maximising == (own is None)
-            if part[name] is None:
-                side = "upper" if upper else "lower"
-                need(side in claims, f"the regret uses the {side} bound, and there is none")
-                claim = claims[side]
-                need(claim.region is region and claim.policy is own, "the regret uses a bound on another value")
-            else:
-                claim = Claim(region, own, upper, part[name])
-                claim.bound()
-            pair.append(claim)
-        known.append(regret(pair[0], pair[1], exact(proof["reward_error"])))
-    found["regret"], found["regret proved"] = claimed, min(known, default=None)
-    if claimed is not None:
-        proved = float(min(known)) if known else "nothing"
-        holds = bool(known) and exact(claimed) >= min(known)
-        need(holds, f"the regret {claimed!r} is claimed, but {proved!r} is proved")
+    statement = Statement(proof)
+    statement.bounds()
+    statement.regret()
+    statement.gain()
+    return statement.found
 
 
 def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
-    low, high = ("unknown" if found[side] is None else found[side] for side in ("lower", "upper"))
+    told = {name: "unknown" if number is None else number for name, number in found.items()}
+    limits, low, high = proof["objective"].get("limits") or [], told["lower"], told["upper"]
+    other = "no policy that keeps the limits" if limits else "no policy"
     if found["evaluated"]:
         text = f"the value of the policy lies in [{low}, {high}]"
     elif found["objective"].maximising:
-        text = f"the policy achieves at least {low}; no policy achieves more than {high}"
+        text = f"the policy achieves at least {low}; {other} achieves more than {high}"
     else:
-        text = f"the policy costs at most {high}; no policy costs less than {low}"
+        text = f"the policy costs at most {high}; {other} costs less than {low}"
     if found["regret"] is not None:
-        text += f"; no policy is better by more than {found['regret']}"
+        text += f"; {other} is better" + ("" if found["optimal"] else f" by more than {found['regret']}")
+    if proof.get("baseline") is not None:
+        text += f"; it is better than the baseline by at least {told['gain lower']}, by at most {told['gain upper']}"
+        text += f"; the value of the baseline lies in [{told['baseline lower']}, {told['baseline upper']}]"
+    for k, _ in enumerate(limits):
+        low, high, best = (told[f"limit {k} {part}"] for part in ("lower", "upper", "best"))
+        text += f"; limit {k} has a value in [{low}, {high}] for the policy, and none better than {best} for any"
     graph = "" if proof["confidence"] != "graph" else " (only the model's graph is trusted)"
     return f"proved with probability ≥ 1 − {proof['delta']} over {found['data'].total:,} transitions: {text}{graph}"
 
@@ -1193,6 +1342,8 @@ def question(proof: dict[str, Any], found: dict[str, Any]) -> list[str]:
         f"avoid: {states('avoid')}",
         f"horizon: {'none' if asked.get('horizon') is None else asked['horizon']}",
         f"discount: {asked.get('discount', 1)}",
+        *(f"limit {k}: {shortened(json.dumps(limit))}" for k, limit in enumerate(asked.get("limits") or [])),
+        *([f"baseline: {shortened(json.dumps(proof['baseline']))}"] if proof.get("baseline") is not None else []),
         f"error of rewards: {proof['reward_error']}",
         f"model: {quoted(told['name'])}, {model.states:,} states, {model.rows:,} rows, {len(told['successor']):,} "
         f"transitions; {len(model.silent):,} states take no time",

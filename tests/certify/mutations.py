@@ -30,7 +30,8 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import ParametricMDP
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.proof import belongs, write
+from rpl_agent.guarantee.proof import belongs
+from rpl_agent.guarantee.proof.statement import Claims
 from tests.reference.oracle import Number
 from tests.reference.proofs import SIDES, accepts, cases
 
@@ -74,7 +75,7 @@ def changed(part: Any, path: tuple[Any, ...], value: Any) -> Any:
 def sharpest(proof: dict[str, Any]) -> dict[str, Any]:
     """The proof with all that it proves as its claim: a certificate may say less."""
     found = checker.check(proof)
-    claim = {}
+    claim: dict[str, Any] = {"optimal": True} if found["optimal"] else {}
     for side, way in CLAIMS:
         bound = found[f"{side} proved"]
         if bound is None:
@@ -132,10 +133,12 @@ def judged(
         tried["claim"] += 1
         wrong += ["claim"] if accepts(proof | {"claim": raised(claim, side)}) else []
     low, high, far = (way * math.inf if claim[side] is None else claim[side] for side, way in CLAIMS)
-    stated = replace(certificate, lower=low, upper=high, regret=far, proved=True)
+    optimal = claim.get("optimal", False)
+    stated = replace(certificate, lower=low, upper=high, regret=far, optimal=optimal, proved=True)
     # of a given policy the best value is not among them
     truth = truth | {"regret": 0 if certificate.evaluated else truth["upper"] - truth["lower"]}
-    with mock.patch.object(write, "_statement", return_value=write._statement(pmdp, counts, stated)):  # once
+    about = Claims.of(stated).statement(pmdp, counts)
+    with mock.patch.object(Claims, "statement", return_value=about):  # made once
         assert belongs(proof, pmdp, counts, stated, {}) == []
         for what, found in mutations(proof, draw, most):
             tried[what] += 1

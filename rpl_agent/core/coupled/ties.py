@@ -12,6 +12,8 @@ Rewards are compared as numbers, probabilities as polynomials, by their rational
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rpl_agent.core.model import cached_on, gather
@@ -46,19 +48,24 @@ def tied_rows(
     return tied[rows]
 
 
-def _new_ties(
-    problem: Problem, policy: np.ndarray, values: np.ndarray, gradient: np.ndarray, rows: np.ndarray
-) -> np.ndarray:
-    pmdp = problem.pmdp
-    coefficients = _coefficients(problem)
+@dataclass(frozen=True, eq=False)
+class FateClasses:
+    """States in classes of equal value for a policy, whatever the parameters."""
+
+    classes: np.ndarray  # (S,)
+    delays: np.ndarray  # (S,) states whose row only leads to their own class
+    stands: np.ndarray  # (number of classes,) the first state of each that is undecided and no delay, else −1
+
+
+def fate_classes(problem: Problem, policy: np.ndarray, values: np.ndarray, gradient: np.ndarray) -> FateClasses | None:
+    """The classes of a policy (S,), guessed from values and gradient and then proved; None if none were found."""
+    pmdp, coefficients = problem.pmdp, _coefficients(problem)
     if coefficients is None:
-        return np.zeros(len(rows), bool)
+        return None
     states = np.flatnonzero(~problem.task.decided)
-    of_state = np.full(pmdp.num_states, -1)
-    of_state[states] = np.arange(len(states))
     classes = _guess(problem, values, gradient)
     for _ in range(ROUNDS):
-        leads = _Destinations(problem, coefficients, classes, np.concatenate([policy[states], rows]))
+        leads = _Destinations(problem, coefficients, classes, policy[states])
         delays = leads.stays(classes[states], np.arange(len(states)))
         if problem.order is None:  # plays might be delayed forever, unless they end at once
             at_once = problem.task.decided[pmdp.successor].astype(float)
@@ -73,15 +80,27 @@ def _new_ties(
         decided[classes[problem.task.decided]] = True
         good &= delays | ~decided[classes[states]]
         if good.all():
-            break
+            delayed = np.zeros(pmdp.num_states, bool)
+            delayed[states[delays]] = True
+            return FateClasses(classes, delayed, np.where(stands >= 0, states[stands], -1))
         bad = states[~good]
         classes[bad] = classes.max() + 1 + np.arange(len(bad))
-    else:
+    return None
+
+
+def _new_ties(
+    problem: Problem, policy: np.ndarray, values: np.ndarray, gradient: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    found, coefficients = fate_classes(problem, policy, values, gradient), _coefficients(problem)
+    if found is None or coefficients is None:
         return np.zeros(len(rows), bool)
-    asked, own = len(states) + np.arange(len(rows)), classes[pmdp.row_state[rows]]
-    like = of_state[pmdp.row_state[rows]]  # the state's own row, where a class has none that stands for it
-    like = np.where(stands[own] >= 0, stands[own], like)
-    return np.asarray(leads.stays(own, asked) | leads.same(asked, like))
+    state = problem.pmdp.row_state[rows]
+    own = found.classes[state]
+    # the state's own row, where a class has none that stands for it
+    like = policy[np.where(found.stands[own] >= 0, found.stands[own], state)]
+    leads = _Destinations(problem, coefficients, found.classes, np.concatenate([like, rows]))
+    asked = len(rows) + np.arange(len(rows))
+    return np.asarray(leads.stays(own, asked) | leads.same(asked, np.arange(len(rows))))
 
 
 def _coefficients(problem: Problem) -> np.ndarray | None:

@@ -9,7 +9,8 @@ An unknown baseline ("log") is the policy that made the log: the mean of the log
 model, by a confidence sequence that gets a share of δ. That needs complete episodes of one policy.
 
 There are no bets on the value: they would have to be placed along the gradient of the improvement before the data
-that choose the policy.
+that choose the policy. `guarantee.proof` proves an improvement over a given baseline, for the checker, over the whole
+region: pieces of it, which help where data are few, are computed only.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,14 +31,14 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
-from rpl_agent.core.schema import jsonable
+from rpl_agent.core.schema import jsonable, read, read_json
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.candidates import candidates, same_policy
 from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 from rpl_agent.guarantee.pipeline import Config, Uncertainty, certify_uncertainty, uncertainty_from
 
-FORMAT = "rpl-improvement/1"
+FORMAT = "rpl-improvement/2"
 #: Widths, as shares of the range of returns, that the bounds on a log's mean are planned for: the number of episodes
 #: may have been decided by the data, so it must not be planned with.
 WIDTHS = (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10)
@@ -46,8 +48,8 @@ PIECES = 8
 ENOUGH, MORE_PIECES = 0.5, 4
 #: How the improvement was bounded.
 COMMON, APART, RETURNS = "a common parameter", "two certificates", "the returns of the log"
-#: The checker's word on this claim.
-NOT_COVERED = "rpl_agent/guarantee/checker.py does not cover improvements yet: computed, not proved by the checker"
+#: What a proof would need.
+NOT_PROVED = "computed, not proved by the checker: --output FILE.json writes a proof"
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +114,14 @@ class Improvement:
     episodes: int
     more_episodes: int | None = None  # estimate: further episodes until an improvement is proved; None if never
     model: str = ""
+    model_hash: str = ""
+    confidence: str = "likelihood"
+    relaxation: str = "coupled"
+    basis: str = ""  # of a likelihood set: "windows" alone, or a "table" of counts without order
+    fallback: str | None = None  # what was used instead of the configured set, and why
     notes: tuple[str, ...] = ()
+    proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
+    unproved: str = NOT_PROVED  # why not
 
     @property
     def improves(self) -> bool:
@@ -138,12 +147,19 @@ class Improvement:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; infinities as the strings "inf" and "-inf"."""
-        shown = jsonable(self)
-        extra = {"improves": self.improves, "sentence": self.sentence, "proved": False, "checker": NOT_COVERED}
-        return {"format": FORMAT, **shown, **extra}
+        return {"format": FORMAT, **jsonable(self), "improves": self.improves, "sentence": self.sentence}
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> Improvement:
+        """From a JSON text or a file."""
+        text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
+        data = read_json(text, "the improvement")
+        if data.get("format") != FORMAT:
+            raise DataError(f"not an improvement: format is {data.get('format')!r}, expected {FORMAT!r}")
+        return read(data, cls, "the improvement")
 
     def __str__(self) -> str:
         (low, high), (first, last) = self.value, self.baseline_value
@@ -157,7 +173,9 @@ class Improvement:
             f"  from {self.samples:,} transitions, {self.episodes:,} episodes; no propensities, no bets",
         ]
         lines += [f"  {self.outlook}"] if self.outlook else []
-        return "\n".join([*lines, *(f"  NOTE: {note}" for note in (*self.notes, NOT_COVERED))])
+        proof = "  proved: rpl_agent/guarantee/checker.py checks these numbers, from the proof beside the file"
+        lines.append(proof if self.proved else f"  NOTE: {self.unproved}")
+        return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])
 
 
 @one_blas_thread
@@ -292,6 +310,11 @@ class _Comparing:
             episodes=episodes,
             more_episodes=more_episodes(episodes, lower, *widths),
             model=self.pmdp.name,
+            model_hash=self.pmdp.content_hash,
+            confidence=self.config.confidence,
+            relaxation=self.config.relaxation,
+            basis=self.found.basis,
+            fallback=self.found.fallback,
         )
 
     def _common(self, policy: Policy) -> ValueDifference:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.coupled.attribution import episodes_seen
+from rpl_agent.core.coupled.regret import difference_above
 from rpl_agent.core.errors import ModelError, require_kind
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy, Sense
@@ -108,19 +109,30 @@ def certify_within(
     """`certify` for an objective with limits and a known uncertainty."""
     search = LimitSearch(pmdp, counts, found, objective, config, reward_error)
     best = search.judged(policy) if policy is not None else search.best()
-    far = search.far_side()
+    far, prices = search.far_side()
     value = best.value
     lower, upper = (value.lower, far) if search.sense is Sense.MAX else (far, value.upper)
     if policy is not None:
         lower, upper = value.lower, value.upper
     elif not best.keeps:  # such a policy may be better than all that keep the limits
         lower, upper = min(lower, value.lower), max(upper, value.upper)
-    claims = tuple(search.claim(limit, bounds) for limit, bounds in zip(objective.limits, best.limits))
+    known = zip(objective.limits, best.limits, prices.tolist())
+    claims = tuple(search.claim(limit, bounds, price) for limit, bounds, price in known)
     if lower > upper and math.isclose(lower, upper, rel_tol=SAME, abs_tol=SAME):  # rounding of equal numbers
         lower, upper = min(lower, upper), max(lower, upper)
     if not lower <= upper:
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
-    return replace(value, objective=objective, lower=lower, upper=upper, evaluated=policy is not None, limits=claims)
+    return replace(
+        value,
+        objective=objective,
+        lower=lower,
+        upper=upper,
+        evaluated=policy is not None,
+        limits=claims,
+        regret=math.inf if policy is not None else difference_above(upper, lower),  # among policies that keep them
+        optimal=False,
+        undecided=None,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,18 +251,16 @@ class LimitSearch:
         return self.program.solve(self.thresholds - np.where(self.upward, shift, -shift), self._elsewhere)
 
     # ------------------------------------------------------------------ every policy
-    def far_side(self) -> float:
-        """A bound on the value of every policy that keeps the limits."""
-        sign = 1.0 if self.sense is Sense.MIN else -1.0
-        best = sign * self._dual(np.zeros(len(self.limits)))
-        found = self._optimum(np.zeros(len(self.limits)))
-        prices = np.zeros(len(self.limits)) if found is None else found.multipliers
-        if not prices.any():
-            return sign * best
-        prices, best = self._better(prices, best, sign)
-        return sign * best
+    def far_side(self) -> tuple[float, np.ndarray]:
+        """A bound on the value of every policy that keeps the limits, and the prices (K − 1,) of limits behind it."""
+        sign, free = 1.0 if self.sense is Sense.MIN else -1.0, np.zeros(len(self.limits))
+        best, found = sign * self._dual(free), self._optimum(free)
+        if found is None or not found.multipliers.any():
+            return sign * best, free
+        prices, value = self._better(found.multipliers, sign)
+        return (sign * value, prices) if value > best else (sign * best, free)
 
-    def _better(self, prices: np.ndarray, best: float, sign: float) -> tuple[np.ndarray, float]:
+    def _better(self, prices: np.ndarray, sign: float) -> tuple[np.ndarray, float]:
         """Multipliers and their bound (larger is better), improved one multiplier after the other."""
         value = sign * self._dual(prices)
         for factor in FACTORS:
@@ -262,7 +272,7 @@ class LimitSearch:
                     if not found > value + 1e-9 * abs(value):
                         break
                     prices, value = tried, found
-        return prices, max(best, value)
+        return prices, value
 
     def _dual(self, prices: np.ndarray) -> float:
         """The bound for multipliers λ ≥ 0; infinite if the total of gains and costs has none."""
@@ -287,14 +297,14 @@ class LimitSearch:
         return bound + sum(ends) - sign * slack
 
     # ------------------------------------------------------------------ what is said
-    def claim(self, limit: Limit, bounds: tuple[float, float]) -> LimitClaim:
+    def claim(self, limit: Limit, bounds: tuple[float, float], price: float = 0.0) -> LimitClaim:
         """What is known about a limit, for the policy with these bounds and for every policy."""
         extreme = self.extremes[self.limits.index(limit)]
         least = extreme.lower if limit.upward else extreme.upper
         possible = least <= limit.threshold if limit.upward else least >= limit.threshold
         kept = limit.kept_by(*bounds)
         more = None if kept or not possible else self._more_episodes(limit, extreme)
-        return LimitClaim(limit, *bounds, kept, possible, least, more)
+        return LimitClaim(limit, *bounds, kept, possible, least, more, price)
 
     def _more_episodes(self, limit: Limit, extreme: Certificate) -> int | None:
         """Further episodes until some policy is certified to keep a limit: widths shrink with the square root."""

@@ -29,7 +29,7 @@ def recheck(
         found = uncertainty_from(pmdp, counts, config, None, evidence=evidence)
         search = LimitSearch(pmdp, counts, found, objective, config, certificate.reward_error)
         judged = search.judged(certificate.policy)
-        far = search.far_side()
+        far, _ = search.far_side()
     problems = []
     if found.refuted and not certificate.refuted:
         problems.append("the data refute the model, and the certificate does not say so")

@@ -38,15 +38,15 @@ def joint_coordinates(pmdp: ParametricMDP) -> Line | None:
 
 
 def model_content(pmdp: ParametricMDP, objective: Objective, graph: bool) -> dict[str, Any]:
-    """The model with the labels and the reward of the objective, and those of its expressions that are trusted.
+    """The model with the labels and rewards of the objective and its limits, and those expressions that are trusted.
 
     If only the ``graph`` is trusted, every row has its own distribution.
     """
-    labels = {name: np.flatnonzero(pmdp.labels[name]).tolist() for name in (objective.target, objective.avoid) if name}
-    rewards = {}
-    if objective.reward_name is not None:
-        reward = pmdp.rewards[objective.reward_name]
-        rewards[objective.reward_name] = {"state": sparse(reward.state), "row": sparse(reward.row)}
+    asked = (objective, *(limit.objective for limit in objective.limits))
+    named = {name: None for one in asked for name in (one.target, one.avoid) if name}
+    labels = {name: np.flatnonzero(pmdp.labels[name]).tolist() for name in named}
+    paid = {one.reward_name: pmdp.rewards[one.reward_name] for one in asked if one.reward_name is not None}
+    rewards = {name: {"state": sparse(reward.state), "row": sparse(reward.row)} for name, reward in paid.items()}
     found = {
         "name": pmdp.name,
         "hash": pmdp.content_hash,

@@ -1,6 +1,16 @@
 """Proofs of certificates, for `rpl_agent.guarantee.checker`: self-contained in one file."""
 
 from rpl_agent.guarantee.proof.content import data_to_json
-from rpl_agent.guarantee.proof.write import belongs, proof_path, prove, read_proof, stated, write_proof
+from rpl_agent.guarantee.proof.statement import belongs
+from rpl_agent.guarantee.proof.write import proof_path, prove, read_proof, stated, stated_improvement, write_proof
 
-__all__ = ["belongs", "data_to_json", "proof_path", "prove", "read_proof", "stated", "write_proof"]
+__all__ = [
+    "belongs",
+    "data_to_json",
+    "proof_path",
+    "prove",
+    "read_proof",
+    "stated",
+    "stated_improvement",
+    "write_proof",
+]

@@ -190,9 +190,18 @@ class Foundation:
 
     def sharpened(self, claim: checker.Claim, values: dict[str, Any]) -> Fraction:
         """The bound of affine functions with multipliers of cuts at the start."""
-        _, g = claim.U[-1][claim.model.initial] or (0, [])
-        assert self.cuts is not None and self.frame is not None
-        multipliers = self.cuts.farthest(self.frame, np.array([float(Fraction(x, claim.den)) for x in g]))[1]
-        if multipliers.any():
-            values["duals"] = claim.duals = {"start": self.cuts.numbered(multipliers)}
+        multipliers = self.multipliers([claim])
+        if multipliers:
+            values["duals"] = claim.duals = {"start": multipliers}
         return claim.at_start()
+
+    def multipliers(self, claims: list[checker.Claim]) -> list[list[Any]]:
+        """Of cuts, for the largest sum of affine functions at the start."""
+        slopes = []
+        for claim in claims:
+            _, g = claim.U[-1][claim.model.initial] or (0, [])
+            slopes += [[float(Fraction(x, claim.den)) for x in g]] if g else []
+        if not slopes or self.cuts is None or self.frame is None:
+            return []
+        found = self.cuts.farthest(self.frame, np.sum(slopes, axis=0))[1]
+        return self.cuts.numbered(found) if found.any() else []

@@ -6,7 +6,6 @@ The set is that of the certificate (`likelihood.region.learned`); a proof record
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 import math
 import warnings
@@ -14,38 +13,32 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.coupled.affine import Side
-from rpl_agent.core.coupled.bounds import expansion_of, find_bound
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger
-from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
-from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.interval import Intervals, untied_model
 from rpl_agent.core.schema import jsonable
-from rpl_agent.core.solver import solve
-from rpl_agent.core.solver.problem import Problem
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates, model_content
+from rpl_agent.guarantee.claims.combined import CombinedModel
+from rpl_agent.guarantee.claims.improvement import Improvement
+from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.region import Learned, learned
 from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.proof.foundation import Foundation
+from rpl_agent.guarantee.proof.functions import candidates, common_functions, prove_claim, summed_functions
+from rpl_agent.guarantee.proof.optimal import optimality
+from rpl_agent.guarantee.proof.statement import Claims
 
-#: Relative widths by which numbers are moved outward, one after the other, until they are proved.
-WIDENED = (0.0, 1e-13, 1e-10, 1e-7)
-PRECISION = 1e-9
 #: What a proof holds of a certificate's confidence set.
 COVERED = ("likelihood", "anytime")
-#: Relative difference below which regrets count as equal.
-SAME = 1e-6
 #: Fallback reason if chance itself is in doubt: then counts are meaningless.
 NO_DATA = "no data"
 
@@ -53,7 +46,7 @@ NO_DATA = "no data"
 def prove(
     pmdp: ParametricMDP,
     counts: Counts,
-    certificate: Certificate,
+    certificate: Certificate | Improvement,
     earlier: Mapping[str, Counts] | None = None,
     most: float = math.inf,
 ) -> dict[str, Any]:
@@ -64,12 +57,11 @@ def prove(
     checker refuses it with that reason.
     """
     try:
-        checker.need(not certificate.objective.limits, "limits are not covered: only values of one objective are")
         size = pmdp.num_rows * (certificate.objective.horizon or 1)
         checker.need(size <= most, f"{size:,} inequalities, more than {most:,}, are left to rpl certify RUN")
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # brackets that stay wide show in what is proved
-            return _Proof(pmdp, counts, certificate, earlier or {}).made()
+            return _Proof(pmdp, counts, Claims.of(certificate), earlier or {}).made()
     except checker.Refused as refused:
         return {"format": checker.FORMAT, "refused": str(refused)}
     except (ModelError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
@@ -88,9 +80,29 @@ def stated(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
     if "refused" in proof:
         return certificate
     bounds: dict[str, Any] = {"lower": -math.inf, "upper": math.inf, "regret": math.inf}
-    bounds |= {claim: bound for claim, bound in proof["claim"].items() if bound is not None}
-    is_same = math.isclose(bounds["regret"], certificate.regret, rel_tol=SAME)
-    return replace(certificate, **bounds, proved=True, unproved_regret=math.nan if is_same else certificate.regret)
+    known = {name: bound for name, bound in proof["claim"].items() if bound is not None}
+    bounds |= {name: known[name] for name in bounds if name in known}
+    limits = tuple(
+        claim.with_bounds(*(known.get(f"limit {k} {part}") for part in ("lower", "upper", "best")))
+        for k, claim in enumerate(certificate.limits)
+    )
+    return replace(certificate, **bounds, proved=True, optimal=known.get("optimal", False), limits=limits)
+
+
+def stated_improvement(found: Improvement, proof: dict[str, Any]) -> Improvement:
+    """The improvement with the numbers of its proof."""
+    if "refused" in proof:
+        return replace(found, unproved=str(proof["refused"]))
+    known = {name: math.inf if bound is None else bound for name, bound in proof["claim"].items()}
+    low = {name: -math.inf if bound is None else bound for name, bound in proof["claim"].items()}
+    return replace(
+        found,
+        lower=low["gain lower"],
+        upper=known["gain upper"],
+        value=(low["lower"], known["upper"]),
+        baseline_value=(low["baseline lower"], known["baseline upper"]),
+        proved=True,
+    )
 
 
 def write_proof(path: Path, proof: dict[str, Any]) -> None:
@@ -107,92 +119,59 @@ def read_proof(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} cannot be read as a proof: {error}") from None
 
 
-def belongs(
-    proof: dict[str, Any], pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts]
-) -> list[str]:
-    """The ways in which a proof is not about this certificate, this model or these data."""
-    wanted = _statement(pmdp, counts, certificate)
-    known = [None, *(data_content(then, certificate.fallback is not None) for then in earlier.values())]
-    problems = [f"the proof is about another {part}" for part, value in wanted.items() if proof.get(part) != value]
-    if not all(region.get("data") in known for region in proof.get("regions", [])):
-        problems.append("the proof is about other data of an earlier time")
-    numbers = (certificate.lower, certificate.upper, certificate.regret)
-    bounds = [None if math.isinf(bound) else bound for bound in numbers]
-    if proof.get("claim") != dict(zip(("lower", "upper", "regret"), bounds)):
-        problems.append("the bounds are not the proved numbers")
-    return problems
-
-
-def _statement(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> dict[str, Any]:
-    """What a proof is about, the parts that the checker trusts, as JSON gives it back (no tuples, no arrays)."""
-    policy = certificate.policy
-    return {
-        "format": checker.FORMAT,
-        "delta": certificate.delta,
-        "evaluated": certificate.evaluated,
-        "reward_error": certificate.reward_error,
-        "confidence": method(certificate),
-        "objective": {name: part for name, part in jsonable(certificate.objective).items() if name != "limits" or part},
-        "model": model_content(pmdp, certificate.objective, certificate.fallback is not None),
-        "policy": {
-            "rules": None if policy.rows is None else np.atleast_2d(policy.rows).tolist(),
-            "weights": None if policy.weights is None else policy.weights.tolist(),
-        },
-        "data": data_content(counts, certificate.fallback is not None),
-    }
-
-
-def method(certificate: Certificate) -> str:
-    """How δ is divided, and whether bets are placed: decided by the model, the objective and the source of the data."""
-    if certificate.fallback is not None:
-        return "graph"
-    if certificate.confidence != "likelihood":
-        return certificate.confidence
-    return {"bets": "likelihood with bets", "table": "likelihood of a table"}.get(certificate.basis, "likelihood")
-
-
 class _Proof:
     """A proof in the making."""
 
     def __init__(
-        self, pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts]
+        self,
+        pmdp: ParametricMDP,
+        counts: Counts,
+        claims: Claims,
+        earlier: Mapping[str, Counts],
     ) -> None:
-        self.pmdp, self.counts, self.certificate, self.earlier = pmdp, counts, certificate, earlier
-        self.objective = certificate.objective
-        name, kind = self.objective.reward_name, certificate.confidence
-        known = name is None or pmdp.rewards[name].is_known
-        checker.need(known, f"the reward {name!r} depends on the parameters: that is not covered")
+        self.pmdp, self.counts, self.asked, self.earlier = pmdp, counts, claims, earlier
+        self.objective = claims.objective.free
+        self.limits = [limit.objective for limit in claims.objective.limits]
+        for name in {one.reward_name for one in (self.objective, *self.limits)} - {None}:
+            known = name is None or pmdp.rewards[name].is_known
+            checker.need(known, f"the reward {name!r} depends on the parameters: that is not covered")
+        kind, fallback = claims.confidence, claims.fallback
         covered = kind in COVERED or not pmdp.num_parameters
         checker.need(covered, f"confidence {kind!r} is not covered, only {', '.join(COVERED)}")
-        joint = pmdp.table.is_affine or joint_coordinates(pmdp) is not None or certificate.fallback is not None
+        joint = pmdp.table.is_affine or joint_coordinates(pmdp) is not None or fallback is not None
         most = f"polynomials in more than {GRAPH_DIMENSION} coordinates are not covered"
         checker.need(joint or kind != "likelihood", most)
-        checker.need(NO_DATA not in (certificate.fallback or ""), f"the data are not trusted: {certificate.fallback}")
-        self.is_graph = certificate.fallback is not None
-        self.content = _statement(pmdp, counts, certificate)
+        checker.need(NO_DATA not in (fallback or ""), f"the data are not trusted: {fallback}")
+        self.is_graph = fallback is not None
+        self.content = claims.statement(pmdp, counts)
         self.foundations: dict[int, Foundation] = {}
-        self.claims: dict[bool, checker.Claim] = {}  # what is proved of the sides, by whether it is the upper one
+        self.claims: dict[str, checker.Claim] = {}  # what is proved, by name
+        self.claim: dict[str, Any] = {}  # the numbers that the file claims
+        self.parts: dict[str, Any] = {}  # the functions that prove them
+        self.policies: dict[str, checker.Policy] = {}
 
     def made(self) -> dict[str, Any]:
-        foundations = self.foundations
-        claim: dict[str, float | None] = {}
-        sides: dict[str, dict[str, Any] | None] = {}
-        for side, computed in (("lower", self.certificate.lower), ("upper", self.certificate.upper)):
-            base = self._foundation(side)
-            upper = side == "upper"
-            found = self._side(base, upper) if math.isfinite(computed) else None
-            sides[side] = None if found is None else found[1] | {"region": self._place(base)}
-            bounds = [float(upper)] if (base.objective.is_reach if upper else base.objective.is_positive) else []
-            bounds += [] if found is None else [found[0]]
-            best = (min if upper else max)(bounds, default=None)
-            claim[side] = None if best is None or math.isinf(computed) else (max if upper else min)(best, computed)
-        claim["regret"], sides["regret"] = self._regret(claim)
+        asked, maximising = self.asked, self.objective.sense is Sense.MAX
+        for side, upper in checker.SIDES:
+            own = asked.evaluated or maximising != upper
+            self._bound(side, self.objective, asked.policy if own else None, upper)
+            if asked.baseline is not None:
+                self._bound(f"baseline {side}", self.objective, asked.baseline, upper)
+            for k, limit in enumerate(self.limits):
+                self._bound(f"limit {k} {side}", limit, asked.policy, upper)
+        for k, limit in enumerate(self.limits):
+            self._bound(f"limit {k} best", limit, None, limit.sense is Sense.MAX)
+        if "regret" in asked.numbers:
+            self._regret()
+        if asked.baseline is not None:
+            self._gain()
         regions = [
             base.part | {"data": None if total == self.counts.total else base.content["data"]}
-            for total, base in foundations.items()
+            for total, base in self.foundations.items()
         ]
-        return self.content | {"regions": regions, "claim": claim} | sides
+        return self.content | {"regions": regions, "claim": self.claim} | self.parts
 
+    # ------------------------------------------------------------------ what everything rests on
     def _foundation(self, claim: str) -> Foundation:
         """Of the data that a claim is based on."""
         counts = self.earlier.get(claim, self.counts)
@@ -204,95 +183,167 @@ class _Proof:
     def _place(self, base: Foundation) -> int:
         return list(self.foundations.values()).index(base)
 
-    def _relaxation(self, base: Foundation) -> Intervals:
-        intervals = base.region.intervals
-        low, high = (_outward(numbers, up) for numbers, up in ((intervals.low, False), (intervals.high, True)))
-        return Intervals(untied_model(self.pmdp) if self.is_graph else self.pmdp, low, high)
-
-    def _regret(self, claim: Mapping[str, float | None]) -> tuple[float | None, dict[str, Any] | None]:
-        """(claimed number, functions for every policy and for this one) of the regret, which the gap bounds too."""
-        computed, base = self.certificate.regret, self._foundation("regret")
-        if math.isinf(computed):
-            return None, None
-        known, lower, upper, part = list[Fraction](), claim["lower"], claim["upper"], None
-        if not self.certificate.evaluated and lower is not None and upper is not None:
-            known.append(Fraction(upper) - Fraction(lower))
-        with suppress(checker.Refused):
-            pair = [self._function(base, own) for own in (False, True)]
-            error = Fraction(self.certificate.reward_error)
-            known.append(checker.regret(pair[0][0], pair[1][0], error))
-            part = {"region": self._place(base), "best": pair[0][1], "mine": pair[1][1]}
-        if not known:
-            return None, None
-        return max(_rounded(min(known), True), computed), part
-
-    def _function(self, base: Foundation, own: bool) -> tuple[checker.Claim, dict[str, Any] | None]:
-        """A function, affine if possible, that bounds the value of the policy, or of all, where a regret needs it.
-
-        With what the file says about it: nothing if it is that of a bound.
-        """
-        upper = own == (self.objective.sense is Sense.MIN)
-        known = self.claims.get(upper)
-        if known is not None and known.region is base.region and known.ball and (known.policy is not None) == own:
-            return known, None
-        relaxation, asked = self._relaxation(base), (self.objective, self.certificate.policy, own, upper)
-        makers: list[Any] = [partial(_plain, relaxation)]
-        if base.frame is not None:
-            makers.insert(0, partial(_affine, relaxation, base))
-        functions = (maker(*asked) for maker in makers)
-        policy = checker.Policy(base.model, self.content["policy"]) if own else None
-        scale, sign = _time_scale(relaxation.pmdp, self.objective), 1.0 if upper else -1.0
-        shown = ((function[1], slack) for function in functions if function is not None for slack in WIDENED)
-        for function, slack in shown:
-            values = _shown(function, scale, sign * slack, None)
-            with suppress(checker.Refused):
-                claim = checker.Claim(base.region, policy, upper, values)
-                self._check(claim, values)
-                claim.at_start()
-                return claim, values
-        raise checker.Refused("no function is proved")
-
     def _learned(self, counts: Counts) -> Learned | None:
         """The set that the certificate comes from; None if that is one of intervals."""
-        certificate = self.certificate
-        joint = certificate.confidence == "likelihood" and not self.is_graph and counts.total > 0
+        asked = self.asked
+        joint = asked.confidence == "likelihood" and not self.is_graph and counts.total > 0
         if not joint or joint_coordinates(self.pmdp) is None:
             return None
-        bet_on = self.objective if certificate.basis == "bets" else None
-        return learned(self.pmdp, counts, Ledger.of(certificate.delta).take("main"), bet_on)
+        bet_on = self.objective if asked.basis == "bets" else None
+        return learned(self.pmdp, counts, Ledger.of(asked.delta).take("main"), bet_on)
 
-    def _side(self, base: Foundation, upper: bool) -> tuple[float, dict[str, Any]] | None:
-        """(claimed number, value function) of one side; None if nothing was proved."""
-        own = self.certificate.evaluated or upper == (self.objective.sense is Sense.MIN)
-        model, relaxation = base.model, self._relaxation(base)
-        policy, kept = checker.Policy(model, self.content["policy"]) if own else None, len(base.region.cuts)
-        for values in candidates(relaxation, base, self.objective, self.certificate.policy, own, upper):
+    def _relaxation(self, base: Foundation, pmdp: ParametricMDP | None = None) -> Intervals:
+        intervals, pmdp = base.region.intervals, pmdp or self.pmdp
+        low, high = (_outward(numbers, up) for numbers, up in ((intervals.low, False), (intervals.high, True)))
+        return Intervals(untied_model(pmdp) if self.is_graph else pmdp, low, high)
+
+    def _rules(self, base: Foundation, policy: Policy | None) -> checker.Policy | None:
+        if policy is None:
+            return None
+        name = "baseline" if policy is self.asked.baseline else "policy"
+        return self.policies.setdefault(name, checker.Policy(base.model, self.content[name]))
+
+    # ------------------------------------------------------------------ bounds
+    def _bound(self, name: str, objective: Objective, policy: Policy | None, upper: bool) -> None:
+        """Prove a bound on the value of a policy (None: of every one), and note it under its name."""
+        base, computed = self._foundation(name), self.asked.numbers[name]
+        stated = base.objective if objective is self.objective else checker.Objective(base.model, jsonable(objective))
+        self.claim[name], self.parts[name] = None, None
+        if math.isinf(computed):
+            return
+        better = min if upper else max
+        bounds = [Fraction(upper)] if (stated.is_reach if upper else stated.is_positive) else []
+        asked = (objective, policy or self.asked.policy, policy is not None, upper)
+        found = self._proved(base, candidates(self._relaxation(base), base, *asked), policy, upper, stated)
+        ways = [] if found is None else [(stated.off(found[0], Fraction(self.asked.reward_error), upper), *found[1:])]
+        if policy is None and name in dict(checker.SIDES) and self.asked.weights is not None:
+            ways += self._within(base, upper)
+        if ways:
+            bound, self.claims[name], values = better(ways, key=lambda way: way[0])
+            self.parts[name] = values | {"region": self._place(base)}
+            bounds.append(bound)
+        if bounds:
+            self.claim[name] = (max if upper else min)(_rounded(better(bounds), upper), computed)
+
+    def _proved(
+        self,
+        base: Foundation,
+        functions: Iterator[dict[str, Any]],
+        policy: Policy | None,
+        upper: bool,
+        objective: checker.Objective,
+    ) -> tuple[Fraction, checker.Claim, dict[str, Any]] | None:
+        """(bound, claim, function) of the first function that the checker accepts; None if it accepts none."""
+        kept = len(base.region.cuts)
+        for values in functions:
             try:
-                claim = checker.Claim(base.region, policy, upper, values)
+                claim = checker.Claim(base.region, self._rules(base, policy), upper, values, objective)
                 if "duals" in values and base.cuts is not None:
                     values["duals"] = claim.duals = base.cuts.duals(claim)
-                self._check(claim, values)
+                prove_claim(claim, values)
                 bound = claim.at_start() if claim.ball is None else base.sharpened(claim, values)
+                return bound, claim, values
             except checker.Refused:
                 if base.cuts is not None:
                     base.cuts.keep(kept)
-                continue
-            bound = base.objective.off(bound, Fraction(self.certificate.reward_error), upper)
-            self.claims[upper] = claim
-            return _rounded(bound, upper), values
         return None
 
-    def _check(self, claim: checker.Claim, values: dict[str, Any]) -> None:
-        """`Refused` where the claim is not proved; with ranks where plays must be shown to end."""
-        if claim.objective.horizon is not None or claim.objective.discount < 1:
-            claim.bound()
+    def _within(self, base: Foundation, upper: bool) -> list[tuple[Fraction, checker.Claim, dict[str, Any]]]:
+        """The same for every policy that keeps the limits, by a weighted sum; nothing if there is no such sum."""
+        weights, thresholds = self.asked.weights, [limit.threshold for limit in self.asked.objective.limits]
+        assert weights is not None
+        limits = [checker.Objective(base.model, jsonable(limit)) for limit in self.limits]
+        parts = [(Fraction(w), limit) for w, limit in zip(weights, limits) if w]
+        with suppress(checker.Refused, ModelError):
+            stated = checker.Sum(base.model, [(Fraction(1), base.objective), *parts])
+            combined = CombinedModel(self.pmdp, [self.objective, *self.limits])
+            total = combined.weighted(np.array([1.0, *weights]), self.objective.sense)
+            functions = summed_functions(self._relaxation(base, total.pmdp), base, total, upper)
+            found = self._proved(base, functions, None, upper, stated)
+            if found is not None:
+                rest = sum(Fraction(w) * Fraction(c) for w, c in zip(weights, thresholds))
+                return [(found[0] - rest, found[1], found[2] | {"weights": list(weights)})]
+        return []
+
+    # ------------------------------------------------------------------ comparisons
+    def _regret(self) -> None:
+        """By functions for every policy and for this one; the gap of the bounds is a bound too."""
+        computed, base = self.asked.numbers["regret"], self._foundation("regret")
+        lower, upper = self.claim["lower"], self.claim["upper"]
+        self.claim["regret"], self.parts["regret"] = None, None
+        if math.isinf(computed):
             return
-        spent, active = claim.inequalities(0, 0, 0)
-        try:
-            claim.plays_end(spent, active)
-        except checker.Refused:
-            values["rank"] = claim.rank = ranks(claim, spent, active)
-            claim.plays_end(spent, active)
+        known = list[Fraction]()
+        if not self.asked.evaluated and lower is not None and upper is not None:
+            known.append(Fraction(upper) - Fraction(lower))
+        with suppress(checker.Refused):
+            checker.need(not self.limits, "only the gap is a regret among policies that keep limits")
+            part, regret = self._compared(base)
+            self.parts["regret"] = part | {"region": self._place(base)}
+            known.append(regret)
+            if "fates" in part:
+                self.claim |= {"regret": 0.0, "optimal": True}
+                return
+        if known:
+            self.claim["regret"] = max(_rounded(min(known), True), computed)
+
+    def _compared(self, base: Foundation) -> tuple[dict[str, Any], Fraction]:
+        """(part of the file, the regret that it proves)."""
+        policy, error = self.asked.policy, Fraction(self.asked.reward_error)
+        plain = policy.rows is not None and policy.rows.ndim == 1 and self.objective.horizon is None
+        if self.asked.optimal and plain and base.frame is not None and error == 0:
+            rules = self._rules(base, policy)
+            assert rules is not None
+            part = optimality(self._relaxation(base), base, self.objective, policy, rules)
+            if part is not None:
+                return part, Fraction(0)
+        policies = (None, policy) if self.objective.sense is Sense.MAX else (policy, None)
+        pair = [self._function(name, base, one) for name, one in zip(("upper", "lower"), policies)]
+        largest = pair[0][0].at_start()
+        moved = base.objective.off(largest, error, True) - largest
+        regret = max(checker.at_most([claim for claim, _ in pair], []) + 2 * moved, Fraction(0))
+        return {"functions": [function for _, function in pair], "start": []}, regret
+
+    def _gain(self) -> None:
+        """Of the policy over the baseline, at a common parameter or by bounds on both values."""
+        asked, base = self.asked, self._foundation("gain")
+        for side, upper in checker.SIDES:
+            name, turn = f"gain {side}", upper == (self.objective.sense is Sense.MAX)
+            names = ("upper", "baseline lower") if turn else ("baseline upper", "lower")
+            ends = [self.claim[end] for end in names]
+            known = [] if None in ends else [Fraction(ends[0]) - Fraction(ends[1])]
+            self.claim[name], self.parts[name] = None, None
+            with suppress(checker.Refused):
+                policies = (asked.policy, asked.baseline) if turn else (asked.baseline, asked.policy)
+                pair = [self._function(end, base, one) for end, one in zip(names, policies)]
+                start = base.multipliers([claim for claim, _ in pair])
+                known.append(checker.at_most([claim for claim, _ in pair], start))
+                functions = [function for _, function in pair]
+                self.parts[name] = {"functions": functions, "start": start, "region": self._place(base)}
+            if known and math.isfinite(asked.numbers[name]):
+                most = _rounded(min(known), True)
+                self.claim[name] = max(most, asked.numbers[name]) if upper else min(-most, asked.numbers[name])
+
+    def _function(
+        self, name: str, base: Foundation, policy: Policy | None
+    ) -> tuple[checker.Claim, dict[str, Any] | None]:
+        """A function, affine if possible, that bounds the value of a policy (None: of every one).
+
+        With what the file says about it: nothing if it is that of the bound with this name.
+        """
+        known, upper = self.claims.get(name), name.endswith("upper")
+        rules = self._rules(base, policy)
+        same = known is not None and known.region is base.region and known.policy is rules
+        if known is not None and same and known.ball and known.objective is base.objective:
+            return known, None
+        asked = (self.objective, policy or self.asked.policy, policy is not None, upper)
+        for values in common_functions(self._relaxation(base), base, *asked):
+            with suppress(checker.Refused):
+                claim = checker.Claim(base.region, rules, upper, values, base.objective)
+                prove_claim(claim, values)
+                claim.at_start()
+                return claim, values
+        raise checker.Refused("no function is proved")
 
 
 def _outward(numbers: list[int], upward: bool) -> np.ndarray:
@@ -306,110 +357,3 @@ def _rounded(number: Fraction, upward: bool) -> float:
     if (Fraction(found) < number) if upward else (Fraction(found) > number):
         return math.nextafter(found, math.inf if upward else -math.inf)
     return found
-
-
-# ---------------------------------------------------------------------- value functions
-def candidates(
-    relaxation: Intervals, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
-) -> Iterator[dict[str, Any]]:
-    """Value functions of one side, for the policy (``own``) or for all, the most promising ones first."""
-    found: list[Any] = [_plain(relaxation, objective, policy, own, upper)]
-    if base.frame is not None:
-        found.insert(0, _affine(relaxation, base, objective, policy, own, upper))
-    rows = None if base.cuts is None else base.cuts.relaxation(relaxation.pmdp)
-    if rows is not None:
-        found.append(_plain(rows, objective, policy, own, upper))
-    scale, sign = _time_scale(relaxation.pmdp, objective), 1.0 if upper else -1.0
-    for _, values in sorted((f for f in found if f is not None), key=lambda f: sign * f[0]):
-        infinite = np.isposinf(values["values"])
-        much = [] if upper or not infinite.any() else [_missed(relaxation, ~infinite, policy if own else None)]
-        for large, slack in itertools.product([None, *much], WIDENED):
-            yield _shown(values, scale, sign * slack, large)
-
-
-def _missed(relaxation: Intervals, finite: np.ndarray, policy: Policy | None) -> np.ndarray:
-    """(S,) numbers that bound infinity from below: L ≤ r + P L for any multiple of them where values are infinite.
-
-    The least probability q of never getting to a finite value has q ≤ P q, and q² ≤ P q² with room for rounding.
-    """
-    pmdp = replace(relaxation.pmdp, labels={"finite": finite})
-    intervals = Intervals(pmdp, relaxation.lower, relaxation.upper)
-    best = solve(intervals, Objective.reach("finite"), Nature.COOPERATIVE, policy=policy, precision=PRECISION)
-    return np.asarray(np.square(np.round(1.0 - best.upper_values, 9)))
-
-
-def _time_scale(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
-    """(S,) what the solver's discounted values are multiplied with, whose silent states take a step (`Task`)."""
-    late = int(pmdp.has_random_start) + pmdp.is_silent.astype(int)
-    if pmdp.has_random_start:
-        late[pmdp.initial_state] = 0
-    return objective.resolve(pmdp).objective.discount ** late.astype(float)
-
-
-def _plain(
-    relaxation: Relaxation, objective: Objective, policy: Policy, own: bool, upper: bool
-) -> tuple[float, dict[str, Any]]:
-    """Bounds per state over the intervals of expressions."""
-    nature = Nature.ADVERSARIAL if upper == (objective.sense is Sense.MIN) else Nature.COOPERATIVE
-    solution = solve(relaxation, objective, nature, policy=policy if own else None, precision=PRECISION, side=upper)
-    values = solution.upper_values if upper else solution.lower_values
-    return float(solution.upper if upper else solution.lower), {"kind": relaxation.name, "values": values}
-
-
-def _affine(
-    relaxation: Relaxation, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
-) -> tuple[float, dict[str, Any]] | None:
-    """Functions that are affine over the ball of the likelihood."""
-    frame, cuts = base.frame, base.cuts
-    assert frame is not None and cuts is not None
-    problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
-    side, start = Side.UPPER if upper else Side.LOWER, problem.pmdp.initial_state
-    expansion = expansion_of(problem, frame, policy if own else None, policy)
-    bound = None if expansion is None else find_bound(problem, expansion, side, not own)
-    if bound is None:
-        return None
-    values, gradient = bound.moved, bound.gradient
-    inside = bound.scope | problem.task.decided
-    slope = gradient[..., start, :].reshape(-1, frame.dimension)[-1]
-    predicted = float(values[..., start].flat[-1]) + side.value * cuts.farthest(frame, side.value * slope)[0]
-    return predicted, {"kind": "affine", "values": np.where(inside, values, np.nan), "gradient": gradient}
-
-
-def _shown(found: dict[str, Any], scale: np.ndarray, share: float, large: np.ndarray | None) -> dict[str, Any]:
-    """As in the file, the values moved outward by a share of themselves (of the largest one, for affine functions).
-
-    Where they are infinite, nothing is claimed, or multiples of ``large`` (S,).
-    """
-    values = found["values"] * scale
-    finite = np.where(np.isfinite(values), np.abs(values), 0.0)
-    if large is not None:
-        values = np.where(np.isposinf(values), 1e9 * (1.0 + finite.max()) * large, values)
-    values = values + share * (finite.max() if "gradient" in found else finite)
-    gradient = found.get("gradient", np.zeros((*values.shape, 0))) * scale[:, None]
-    parts = np.concatenate([values[..., None], gradient], axis=-1)
-    steps = parts.reshape(-1, *parts.shape[-2:]).tolist()
-    tables = [[U if math.isfinite(U[0]) else None for U in table] for table in steps]
-    shown: dict[str, Any] = {"values": tables if parts.ndim == 3 else tables[0]}
-    return shown | ({"duals": {}} if found["kind"] == "rectangular" else {})
-
-
-def ranks(claim: checker.Claim, spent: dict[int, bool], active: set[int]) -> list[int]:
-    """Ranks along which rows that are not spent lead (every row, of a policy one); 0 where there are none."""
-    counts, left, rank = claim.counts_spent(active), set(active), [0] * claim.model.states
-    into: dict[int, set[int]] = {}
-    for s in active:
-        for t in {t for row in claim.model.rows_of[s] for t, _ in claim.model.moves[row]}:
-            into.setdefault(t, set()).add(s)
-    new, level = set(active), 0
-    while new:
-        level += 1
-        found = set()
-        for s in new & left:
-            rows = claim.model.rows_of[s] if claim.policy is None else [row for row, _ in claim.policy.at(s, 0)]
-            ends = [(counts and spent[row]) or claim.leads_out(row, left) for row in rows]
-            if all(ends) if claim.policy is None else any(ends):
-                found.add(s)
-                rank[s] = level
-        left -= found
-        new = set().union(*(into.get(s, ()) for s in found))
-    return rank

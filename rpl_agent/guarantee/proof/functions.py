@@ -1,0 +1,178 @@
+"""Value functions for proofs, the most promising ones first: numbers per state, or functions of the parameters.
+
+They are searched in floats and shown as they stand in a file; `guarantee.checker` decides whether they prove anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.core.coupled.affine import AffineBound, Side
+from rpl_agent.core.coupled.bounds import expansion_of, find_bound
+from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.relaxations.interval import Intervals
+from rpl_agent.core.solver import solve
+from rpl_agent.core.solver.problem import Problem
+from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.claims.combined import WeightedSum
+from rpl_agent.guarantee.proof.foundation import Foundation
+
+#: Relative widths by which numbers are moved outward, one after the other, until they are proved.
+WIDENED = (0.0, 1e-13, 1e-10, 1e-7)
+PRECISION = 1e-9
+
+
+def candidates(
+    relaxation: Intervals, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
+) -> Iterator[dict[str, Any]]:
+    """Value functions of one side, for the policy (``own``) or for all, the most promising ones first."""
+    found: list[Any] = [plain(relaxation, objective, policy, own, upper)]
+    if base.frame is not None:
+        found.insert(0, affine(relaxation, base, objective, policy, own, upper))
+    rows = None if base.cuts is None else base.cuts.relaxation(relaxation.pmdp)
+    if rows is not None:
+        found.append(plain(rows, objective, policy, own, upper))
+    scale, sign = time_scale(relaxation.pmdp, objective), 1.0 if upper else -1.0
+    for _, values in sorted((f for f in found if f is not None), key=lambda f: sign * f[0]):
+        infinite = np.isposinf(values["values"])
+        much = [] if upper or not infinite.any() else [_missed(relaxation, ~infinite, policy if own else None)]
+        for large, slack in itertools.product([None, *much], WIDENED):
+            yield shown(values, scale, sign * slack, large)
+
+
+def common_functions(
+    relaxation: Intervals, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
+) -> Iterator[dict[str, Any]]:
+    """The same for comparisons at one parameter: affine ones first."""
+    makers: list[Any] = [affine(relaxation, base, objective, policy, own, upper)] if base.frame is not None else []
+    scale, sign = time_scale(relaxation.pmdp, objective), 1.0 if upper else -1.0
+    for found in (*makers, plain(relaxation, objective, policy, own, upper)):
+        for slack in WIDENED if found is not None else ():
+            yield shown(found[1], scale, sign * slack, None)
+
+
+def summed_functions(
+    relaxation: Intervals, base: Foundation, total: WeightedSum, upper: bool
+) -> Iterator[dict[str, Any]]:
+    """Functions of a weighted sum of values, for every policy, in the states of the model without the added end."""
+    objective, sign = total.objective, 1.0 if upper else -1.0
+    start = solve(relaxation, objective, Nature.ADVERSARIAL, precision=PRECISION).policy
+    found: list[Any] = [plain(relaxation, objective, start, False, upper)]
+    if base.frame is not None:
+        found.insert(0, affine(relaxation, base, objective, start, False, upper))
+    for _, values in sorted((f for f in found if f is not None), key=lambda f: sign * f[0]):
+        cut = {name: part[:-1] if name != "kind" else part for name, part in values.items()}
+        cut["values"] = cut["values"] + total.constant
+        for slack in WIDENED:
+            yield shown(cut, np.ones(len(cut["values"])), sign * slack, None)
+
+
+def _missed(relaxation: Intervals, finite: np.ndarray, policy: Policy | None) -> np.ndarray:
+    """(S,) numbers that bound infinity from below: L ≤ r + P L for any multiple of them where values are infinite.
+
+    The least probability q of never getting to a finite value has q ≤ P q, and q² ≤ P q² with room for rounding.
+    """
+    pmdp = replace(relaxation.pmdp, labels={"finite": finite})
+    intervals = Intervals(pmdp, relaxation.lower, relaxation.upper)
+    best = solve(intervals, Objective.reach("finite"), Nature.COOPERATIVE, policy=policy, precision=PRECISION)
+    return np.asarray(np.square(np.round(1.0 - best.upper_values, 9)))
+
+
+def time_scale(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
+    """(S,) what the solver's discounted values are multiplied with, whose silent states take a step (`Task`)."""
+    late = int(pmdp.has_random_start) + pmdp.is_silent.astype(int)
+    if pmdp.has_random_start:
+        late[pmdp.initial_state] = 0
+    return objective.resolve(pmdp).objective.discount ** late.astype(float)
+
+
+def plain(
+    relaxation: Relaxation, objective: Objective, policy: Policy, own: bool, upper: bool
+) -> tuple[float, dict[str, Any]]:
+    """Bounds per state over the intervals of expressions."""
+    nature = Nature.ADVERSARIAL if upper == (objective.sense is Sense.MIN) else Nature.COOPERATIVE
+    solution = solve(relaxation, objective, nature, policy=policy if own else None, precision=PRECISION, side=upper)
+    values = solution.upper_values if upper else solution.lower_values
+    return float(solution.upper if upper else solution.lower), {"kind": relaxation.name, "values": values}
+
+
+def affine(
+    relaxation: Relaxation, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
+) -> tuple[float, dict[str, Any]] | None:
+    """Functions that are affine over the ball of the likelihood."""
+    frame, cuts = base.frame, base.cuts
+    assert frame is not None and cuts is not None
+    problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
+    side, start = Side.UPPER if upper else Side.LOWER, problem.pmdp.initial_state
+    expansion = expansion_of(problem, frame, policy if own else None, policy)
+    bound = None if expansion is None else find_bound(problem, expansion, side, not own)
+    if bound is None:
+        return None
+    slope = bound.gradient[..., start, :].reshape(-1, frame.dimension)[-1]
+    predicted = float(bound.moved[..., start].flat[-1]) + side.value * cuts.farthest(frame, side.value * slope)[0]
+    return predicted, of_bound(problem, bound)
+
+
+def of_bound(problem: Problem, bound: AffineBound) -> dict[str, Any]:
+    """An affine bound as a function: nothing is said outside its scope."""
+    inside = bound.scope | problem.task.decided
+    return {"kind": "affine", "values": np.where(inside, bound.moved, np.nan), "gradient": bound.gradient}
+
+
+def shown(found: dict[str, Any], scale: np.ndarray, share: float, large: np.ndarray | None) -> dict[str, Any]:
+    """As in the file, the values moved outward by a share of themselves (of the largest one, for affine functions).
+
+    Where they are infinite, nothing is claimed, or multiples of ``large`` (S,).
+    """
+    values = found["values"] * scale
+    finite = np.where(np.isfinite(values), np.abs(values), 0.0)
+    if large is not None:
+        values = np.where(np.isposinf(values), 1e9 * (1.0 + finite.max()) * large, values)
+    values = values + share * (finite.max() if "gradient" in found else finite)
+    gradient = found.get("gradient", np.zeros((*values.shape, 0))) * scale[:, None]
+    parts = np.concatenate([values[..., None], gradient], axis=-1)
+    steps = parts.reshape(-1, *parts.shape[-2:]).tolist()
+    tables = [[U if math.isfinite(U[0]) else None for U in table] for table in steps]
+    function: dict[str, Any] = {"values": tables if parts.ndim == 3 else tables[0]}
+    return function | ({"duals": {}} if found["kind"] == "rectangular" else {})
+
+
+def ranks(claim: checker.Claim, spent: dict[int, bool], active: set[int]) -> list[int]:
+    """Ranks along which rows that are not spent lead (every row, of a policy one); 0 where there are none."""
+    left, rank = set(active), [0] * claim.model.states
+    into: dict[int, set[int]] = {}
+    for s in active:
+        for t in {t for row in claim.model.rows_of[s] for t, _ in claim.model.moves[row]}:
+            into.setdefault(t, set()).add(s)
+    new, level = set(active), 0
+    while new:
+        level += 1
+        found = set()
+        for s in new & left:
+            groups = claim.played(s, 0)
+            if all(any(spent[r] or claim.leads_out(r, left) for r, _ in group) for group in groups):
+                found.add(s)
+                rank[s] = level
+        left -= found
+        new = set().union(*(into.get(s, ()) for s in found))
+    return rank
+
+
+def prove_claim(claim: checker.Claim, values: dict[str, Any]) -> None:
+    """`Refused` where the claim is not proved; with ranks where plays must be shown to end."""
+    if claim.objective.horizon is not None or claim.objective.discount < 1:
+        claim.bound()
+        return
+    spent, claim.active = claim.inequalities(0, 0, 0)
+    try:
+        claim.plays_end(spent, claim.active)
+    except checker.Refused:
+        values["rank"] = claim.rank = ranks(claim, spent, claim.harmful(claim.active))
+        claim.plays_end(spent, claim.active)
