@@ -32,11 +32,12 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import ParametricMDP
 from rpl_agent.core.schema import jsonable, read_json
 from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.claims.improvement import Improvement, LogReturns
 from rpl_agent.guarantee.open_world.certificate import FORMAT, OpenCertificate
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import proof_path
 from rpl_agent.guarantee.shown import true_value
-from rpl_agent.guarantee.verify import read_with_data, verify, with_proof
+from rpl_agent.guarantee.verify import read_with_data, verify, verify_improvement, with_proof
 
 #: Fields of the certificate in the result of a run.
 SHOWN = (
@@ -228,6 +229,8 @@ def verify_run(folder: str | Path) -> dict[str, Any]:
     if isinstance(agent.session, OpenSession):
         raise ModelError(NOT_PROVED)
     certificate, _, _ = read_with_data(path)
+    if isinstance(certificate, Improvement):
+        raise DataError(f"{path} is an improvement, not the certificate of a run")
     note = agent.session.truncation
     problems = [] if certificate.truncation == note else [f"the certificate's note on the time limit should be: {note}"]
     missing = [text for text in agent.session.assumptions if text not in certificate.assumptions]
@@ -237,16 +240,23 @@ def verify_run(folder: str | Path) -> dict[str, Any]:
 
 
 def verdict(
-    certificate: Certificate,
+    certificate: Certificate | Improvement,
     pmdp: ParametricMDP,
     counts: Counts,
     path: Path,
     earlier: Mapping[str, Counts] | None = None,
     problems: Sequence[str] = (),
     origin: str = "the file's own data",
+    returns: LogReturns | None = None,
 ) -> dict[str, Any]:
-    """The output of `rpl certify --verify`; ``problems`` are those found earlier, ``origin`` whose data these are."""
-    found = verify(certificate, pmdp, counts, earlier)
+    """The output of `rpl certify --verify`; ``problems`` are those found earlier, ``origin`` whose data these are.
+
+    returns : of the log, for an improvement over an unknown baseline
+    """
+    if isinstance(certificate, Improvement):
+        found = verify_improvement(certificate, pmdp, counts, returns)
+    else:
+        found = verify(certificate, pmdp, counts, earlier)
     found = with_proof(found, certificate, pmdp, counts, proof_path(path), earlier)
     found = replace(found, problems=[*problems, *found.problems])
     lines = [f"{path}: {'NOT ' if found.problems else ''}verified against {counts.total:,} transitions, with {origin}"]

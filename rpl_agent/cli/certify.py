@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rpl_agent.cli.common import (
     ID_OR_RUN,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rpl_agent.core.evidence.counts import Counts
     from rpl_agent.core.model import Objective, ParametricMDP
     from rpl_agent.guarantee.certificate import Certificate
+    from rpl_agent.guarantee.claims.improvement import Improvement
     from rpl_agent.guarantee.pipeline import Uncertainty
 
 #: Default number of episodes for the region in a picture.
@@ -203,7 +204,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
         policy = solve_at(source.pmdp, theta, source.objective, precision=config.precision).policy
     certificate = certify(source.pmdp, counts, source.objective, config, policy=policy, subject_to=limits)
     if arguments.output:
-        certificate = _write(arguments, source, counts, certificate)
+        certificate = write_stated(arguments, source, counts, certificate)
     result = {
         "model": source.name,
         "objective": certificate.objective.describe(),
@@ -222,17 +223,20 @@ def run_certify(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write(arguments: argparse.Namespace, source: ModelSource, counts: Counts, certificate: Certificate) -> Certificate:
-    """Write the certificate with its proof's numbers and its data to a file, and the proof beside it."""
+Stated = TypeVar("Stated", "Certificate", "Improvement")
+
+
+def write_stated(arguments: argparse.Namespace, source: ModelSource, counts: Counts, found: Stated) -> Stated:
+    """Write a certificate with its proof's numbers and its data to a file, and the proof beside it."""
     from rpl_agent.cli.common import source_defaults
     from rpl_agent.guarantee.proof import proof_path, prove, stated, write_proof
     from rpl_agent.guarantee.verify import write_with_data
 
-    path, proof = Path(arguments.output), prove(source.pmdp, counts, certificate)
-    certificate = stated(certificate, proof)
-    write_with_data(path, certificate, counts, {key: getattr(arguments, key) for key in source_defaults()})
+    path, proof = Path(arguments.output), prove(source.pmdp, counts, found)
+    found = stated(found, proof)
+    write_with_data(path, found, counts, {key: getattr(arguments, key) for key in source_defaults()})
     write_proof(proof_path(path), proof)
-    return certificate
+    return found
 
 
 #: Options of --verify that describe the reader's model, and the reader's log.
@@ -270,7 +274,9 @@ def run_verify(arguments: argparse.Namespace) -> int:
 def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     """Check a certificate file against the reader's model and log, or against what the file names and holds."""
     from rpl_agent.agent.runs import verdict
+    from rpl_agent.agent.world.log_returns import log_returns
     from rpl_agent.cli.training import named_source
+    from rpl_agent.guarantee.claims.improvement import Improvement
     from rpl_agent.guarantee.verify import data_from_json, data_to_json, different_data, read_with_data
 
     used = {"--verify", "--env", *OWN_MODEL, *OWN_LOG}
@@ -290,7 +296,10 @@ def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     if arguments.data is not None:
         (counts, _), log = read_data(arguments, source), ", ".join(arguments.data)
         problems = [] if data is None else different_data(data, data_to_json(counts), log)
-        return verdict(certificate, source.pmdp, counts, path, None, problems, f"your {log}")
+        returns = None
+        if isinstance(certificate, Improvement) and certificate.baseline is None:
+            returns = log_returns(source.pmdp, arguments.data, certificate.objective, bounds=certificate.returns)
+        return verdict(certificate, source.pmdp, counts, path, None, problems, f"your {log}", returns)
     assert data is not None
     return verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from rpl_agent.cli.certify import add_data, read_data
+from rpl_agent.cli.certify import add_data, read_data, write_stated
 from rpl_agent.cli.common import add_method, add_policy, add_source, config_of, emit, load_source, policy_of
 from rpl_agent.cli.parser import count, output_file
 from rpl_agent.core.errors import ModelError
@@ -44,6 +44,12 @@ def register(commands: Any) -> None:
     add_method(improve)
     improve.add_argument(
         "--output",
+        type=output_file(".json"),
+        metavar="FILE.json",
+        help="write the improvement, policies and data included, and its proof: rpl certify FILE.json --verify",
+    )
+    improve.add_argument(
+        "--policy-file",
         type=output_file(".csv", ".json", ".strat"),
         metavar="FILE",
         help="write the policy: .csv, .json or .strat (PRISM)",
@@ -110,7 +116,9 @@ def run_improve(arguments: argparse.Namespace) -> int:
         returns = log_returns(source.pmdp, arguments.data, source.objective, bounds=bounds)
     found = improve(source.pmdp, counts, source.objective, baseline, policy, config, returns=returns)
     if arguments.output:
-        write_policy(arguments.output, source.pmdp, found.policy)
+        found = write_stated(arguments, source, counts, found)
+    if arguments.policy_file:
+        write_policy(arguments.policy_file, source.pmdp, found.policy)
     shown = {key: value for key, value in found.to_dict().items() if key not in ("policy", "baseline")}
     shown |= {"baseline": arguments.baseline, "quarantined": quarantined}
     emit(arguments, shown, "improvement", str(found))

@@ -57,7 +57,7 @@ MOST_BYTES, MOST_ENTRIES = 1 << 27, 20_000_000
 MOST_DIGITS, MOST_DEGREE, MOST_BITS = 1_000, 100, 1 << 14
 MOST_STEPS, MOST_WORK, MOST_MARKS, MOST_LOGARITHMS = 100_000, 20_000_000, 1_000, 500_000
 LONGEST = 300  # sentence, and name in it
-BOX = ("parameters", "lower", "upper")
+BOX, SIDES = ("parameters", "lower", "upper"), (("lower", False), ("upper", True))
 
 
 class Refused(Exception):
@@ -922,13 +922,8 @@ class Claim:
     """
 
     def __init__(self, region: Region, policy: Policy | None, upper: bool, proof: Any, objective: Any = None) -> None:
-        self.model, self.objective, self.region, self.policy = (
-            region.model,
-            objective or region.objective,
-            region,
-            policy,
-        )
-        model, objective = self.model, self.objective
+        self.model, self.objective, self.region = region.model, objective or region.objective, region
+        model, objective, self.policy = self.model, self.objective, policy
         self.upper, self.sign, self.side = upper, 1 if upper else -1, "upper" if upper else "lower"
         values = [proof["values"]] if objective.horizon is None else proof["values"]
         self.ball = region.ball if max(len(U or ()) for row in values for U in row) > 1 else None
@@ -1096,7 +1091,6 @@ class Claim:
 # ====================================================================== 6. claims that compare
 def at_most(claims: list[Claim], multipliers: list[Any]) -> Fraction:
     """max over the region of the sum of their U(s0, ·): the values that they bound are those at one parameter.
-
     On the ball v + g·y ≤ v + |g|; and by weak duality, with multipliers m ≥ 0 of the cuts a·x ≤ b,
     v + g·y = v + Σ m (a·x − a·c) + (g − F'Σ m a)·y ≤ v + Σ m (b − a·c) + |g − F'Σ m a|.
     """
@@ -1115,24 +1109,23 @@ def at_most(claims: list[Claim], multipliers: list[Any]) -> Fraction:
 
 def check_optimal(best: Claim, mine: Claim, fates: list[Any]) -> None:
     """No policy is better than π. Rows with r + γ P U ≤ L(s), U a bound of every policy and L one of π, are *beaten*:
-    whoever plays π instead, and ever after, does as well. All other rows of states to which they lead must be π's own,
-    or *ties*: r + γ P V(π) = V(π) for every u.
+    whoever plays π instead, and ever after, does as well. The other rows, where they lead, must be π's or *ties*, with
+    r + γ P V(π) = V(π) for every u. States of one class are worth the same: the row of π pays the same and leads to the
+    same classes with the same probabilities, as polynomials; or it pays nothing and leads to its own class, up to a
+    number of times, the `delay`. A tie does what its state's class does, or stays in it.
 
-    States of one class are worth the same: the row of π pays the same and leads to the same classes with the same
-    probabilities, as polynomials; or it pays nothing and leads to its own class, up to a number of times, the `delay`.
-    A tie does what its state's class does, or stays in it. With ties, what is collected plus the V(π) that is left is
-    V(π) on average. A play that never ends must not be better: if rewards ≥ 0 are maximised, V(π) ≥ 0 is left; a target
-    that must be reached makes it infinite; else plays leave the states that are active for `best`, by `plays_end`, and
-    where they are then V(π) must be 0, or decided.
+    With ties, what is collected plus the V(π) that is left is V(π) on average. A play that never ends must not be
+    better: if rewards ≥ 0 are maximised, V(π) ≥ 0 is left; a target that must be reached makes it infinite; else plays
+    leave the states that are active for `best`, by `plays_end`, and where they are then V(π) must be 0, or decided.
     """
     model, objective, decided, L = best.model, best.objective, best.objective.decided, mine.U[0]
-    rules = (mine.policy.rules if mine.policy else None) or []
-    fits = len(fates) == model.states and all(isinstance(x, int) for fate in fates for x in fate)
-    fits = fits and len(rules) == 1 and objective.horizon is None and best.ball is mine.ball
-    need(fits, "optimality is covered for one row per state, and functions of one kind")
+    plays = [mine.played(s, 0)[0] for s in range(model.states)]
+    own, fits = [group[0][0] for group in plays], all(isinstance(x, int) for fate in fates for x in fate)
+    fits = fits and len(fates) == model.states and objective.horizon is None and best.ball is mine.ball
+    need(fits and all(len(group) == 1 for group in plays), "optimality is covered for one row per state")
 
     def is_left(s: int, row: int) -> bool:
-        if L[s] is None or s in decided or row == rules[0][s]:
+        if L[s] is None or s in decided or row == own[s]:
             return s not in decided
         (v, g), scale = L[s] or (0, []), Fraction(-best.den, mine.den)
         here = int(scale * v // 1) - sum(map(bool, g)), [int(scale * x // 1) for x in g]  # ≤ L(s) on the ball
@@ -1150,11 +1143,11 @@ def check_optimal(best: Claim, mine: Claim, fates: list[Any]) -> None:
     states = reached([model.initial], [[t for row in rows for t, _ in model.moves[row]] for rows in left])
     stays, stands = [(Fraction(0), {c: {(): Fraction(1)}}) for c, _ in fates], dict[int, Any]()
     for s in states:
-        (c, delay), here = fates[s], (decided[s], {}) if s in decided else leads(rules[0][s])
+        (c, delay), here = fates[s], (decided[s], {}) if s in decided else leads(own[s])
         known = stays[s] if delay else stands.setdefault(c, here)
-        soon = not delay or all(fates[t][1] < delay for t, _ in model.moves[rules[0][s]])
+        soon = not delay or all(fates[t][1] < delay for t, _ in model.moves[own[s]])
         need(here == known and soon, f"state {s} is not worth the same as its class")
-    ties = [(s, row) for s in states for row in left[s] if row != rules[0][s]]
+    ties = [(s, row) for s in states for row in left[s] if row != own[s]]
     for s, row in ties:
         need(leads(row) in (stands[fates[s][0]], stays[s]), f"{model.name[row]} is neither beaten nor a tie")
     harmless = objective.discount < 1 or objective.maximising or objective.is_signed or not ties
@@ -1165,9 +1158,6 @@ def check_optimal(best: Claim, mine: Claim, fates: list[Any]) -> None:
 
 
 # ====================================================================== the statement
-SIDES = (("lower", False), ("upper", True))
-
-
 class Statement:
     """A file: what it is about, and by name what it claims, and as "… proved" what it proves, in `found`."""
 
@@ -1182,13 +1172,12 @@ class Statement:
         self.limits = [(Objective(model, asked), threshold) for asked, threshold in limits]
         delta, method, self.given = exact(proof["delta"]), proof["confidence"], proof["evaluated"]
         error = self.error = exact(proof["reward_error"])
+        endless = None in [asked.horizon for asked in (objective, *(limit for limit, _ in self.limits))]
         steady = all(len(policy.rules or [0]) == 1 for policy in (self.policy, self.baseline or self.policy))
-        need(objective.horizon is not None or steady, "the policy changes with time: not covered")
+        need(steady or not endless, "the policy changes with time: not covered")
         fits = 0 < delta < 1 and 0 <= error <= (1 if objective.is_positive else 0 if objective.is_signed else error)
         need(fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
-        need(
-            error == 0 or not (limits or self.baseline), "an error of rewards is not covered with limits or a baseline"
-        )
+        need(error == 0 or not (limits or self.baseline), "an error of rewards, and limits or a baseline")
         need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
         need(isinstance(self.given, bool) and (self.given or not self.baseline), "evaluated must be true or false")
         self.found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": self.given}
@@ -1279,7 +1268,6 @@ class Statement:
             self.settle(f"gain {side}", known if upper else [-x for x in known], upper)
 
     def settle(self, name: str, known: list[Fraction], upper: bool) -> None:
-        """Compare what is claimed with the best that is known."""
         claimed, proved = self.proof["claim"].get(name), (min if upper else max)(known, default=None)
         self.found[name], self.found[f"{name} proved"] = claimed, proved
         if claimed is not None:

@@ -23,7 +23,9 @@ from rpl_agent.core.model import ParametricMDP, Policy, Sense
 from rpl_agent.core.schema import Whole, read, read_json
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.claims.recheck import recheck
+from rpl_agent.guarantee.claims.improvement import FORMAT as IMPROVEMENT
+from rpl_agent.guarantee.claims.improvement import Improvement, LogReturns, improve
+from rpl_agent.guarantee.claims.recheck import recheck, unsupported_bound
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
 from rpl_agent.guarantee.pipeline import PREFERENCES, Config, certify_uncertainty, uncertainty_from
 from rpl_agent.guarantee.proof import belongs, data_to_json, read_proof
@@ -70,7 +72,7 @@ class Verdict:
 
 def with_proof(
     found: Verdict,
-    certificate: Certificate,
+    certificate: Certificate | Improvement,
     pmdp: ParametricMDP,
     counts: Counts,
     path: Path,
@@ -128,6 +130,33 @@ def verify(
         if not math.isnan(claim):
             problems += whole.unsupported(side, claim, whole.bound(side, None), "of the last data ")
     return Verdict(problems, notes, bounds["lower"], bounds["upper"])
+
+
+def verify_improvement(
+    found: Improvement, pmdp: ParametricMDP, counts: Counts, returns: LogReturns | None = None
+) -> Verdict:
+    """Check an improvement against the model and the data; ``returns`` are those of the log of an unknown baseline."""
+    problems = _identity(found, pmdp, counts)
+    if not problems and found.baseline is None and returns is None:
+        problems = ["the returns of the log, which bound the unknown baseline, are not in the file: add --data LOG"]
+    if problems:
+        return Verdict(problems, [], math.nan, math.nan)
+    baseline = "log" if found.baseline is None else found.baseline
+    config = Config(found.confidence, found.relaxation, found.delta)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RPLWarning)
+        again = improve(pmdp, counts, found.objective, baseline, found.policy, config, returns=returns)
+    pairs = (
+        ("improvement", (found.lower, found.upper), (again.lower, again.upper)),
+        ("value of the policy", found.value, again.value),
+        ("value of the baseline", found.baseline_value, again.baseline_value),
+    )
+    for name, claimed, new in pairs:
+        for side, sign, one, other in zip(("lower", "upper"), (1.0, -1.0), claimed, new):
+            problems += unsupported_bound(f"the {side} bound of the {name}", one, other, sign, ALLOWED)
+    if again.fallback and not found.fallback:
+        problems.append("the set is not what was configured, and the file does not say so")
+    return Verdict(problems, [], again.lower, again.upper)
 
 
 class _Again:
@@ -238,7 +267,7 @@ def _contradictions(certificate: Certificate) -> list[str]:
     return []
 
 
-def _identity(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> list[str]:
+def _identity(certificate: Certificate | Improvement, pmdp: ParametricMDP, counts: Counts) -> list[str]:
     """Check that certificate, model and data belong together."""
     if certificate.model_hash != pmdp.content_hash:
         return [f"the certificate is for another model than {pmdp!r}"]
@@ -287,21 +316,26 @@ def different_data(stored: Mapping[str, Any], own: Mapping[str, Any], name: str)
     return [f"the data in the file are not those of {name}: other {', '.join(differ)}{hint}"]
 
 
-def write_with_data(path: Path, certificate: Certificate, counts: Counts, source: Mapping[str, Any]) -> None:
+def write_with_data(
+    path: Path, certificate: Certificate | Improvement, counts: Counts, source: Mapping[str, Any]
+) -> None:
     """Write a certificate file that can be verified by itself: with the data, and with how to remake the model."""
     data = certificate.to_dict() | {"data": data_to_json(counts), "source": dict(source)}
     path.write_text(json.dumps(data, allow_nan=False))
 
 
-def read_with_data(path: Path) -> tuple[Certificate, dict[str, Any] | None, dict[str, Any] | None]:
-    """(certificate, its data or None, how to remake the model or None)."""
+def read_with_data(
+    path: Path,
+) -> tuple[Certificate | Improvement, dict[str, Any] | None, dict[str, Any] | None]:
+    """(certificate or improvement, its data or None, how to remake the model or None)."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
     found = read_json(text, str(path))
-    certificate = Certificate.from_json(text)
-    for name in ("gap", "guarantee"):  # derived from the bounds, for readers
+    improves = found.get("format") == IMPROVEMENT
+    certificate = Improvement.from_json(text) if improves else Certificate.from_json(text)
+    for name in ("improves", "sentence") if improves else ("gap", "guarantee"):  # derived from the bounds, for readers
         if name in found and found[name] != certificate.to_dict()[name]:
             raise DataError(f"{path}: the {name} is {found[name]}, by the bounds {certificate.to_dict()[name]}")
     for name in ("data", "source"):

@@ -209,7 +209,7 @@ def test_the_command_says_by_its_status_whether_there_is_an_improvement(tmp_path
     log = tmp_path / "log.csv"
     simulate_log(log, pmdp, theta, episodes=60, max_steps=100, stop=world.objective.resolve(pmdp).decided)
     command = ["improve", "rpl/Aircraft-20x10-v0", "--data", str(log), "--json", "--baseline"]
-    assert main([*command, str(tmp_path / "uniform.csv"), "--output", str(tmp_path / "better.csv")]) == 0
+    assert main([*command, str(tmp_path / "uniform.csv"), "--policy-file", str(tmp_path / "better.csv")]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["improves"] and found["lower"] > 0.0 and (tmp_path / "better.csv").is_file()
     assert main([*command, str(tmp_path / "best.csv")]) == 1
@@ -218,3 +218,34 @@ def test_the_command_says_by_its_status_whether_there_is_an_improvement(tmp_path
     assert json.loads(capsys.readouterr().out)["method"] == RETURNS
     assert main([*command, str(tmp_path / "best.csv"), "--returns", "0", "1"]) == 2
     assert main(["improve", "rpl/Aircraft-20x10-v0", "--episodes", "5"]) == 2
+
+
+def test_an_improvement_is_stored_proved_and_verified_by_a_stranger(tmp_path, capsys):
+    """The file, its proof, another log, other numbers, another baseline; an unknown baseline needs the log."""
+    import rpl_envs
+
+    world = rpl_envs.benchmark("Aircraft-20x10")
+    pmdp, theta = world.pmdp, np.asarray(world.theta)
+    Policy.uniform(pmdp).to_table(pmdp, tmp_path / "uniform.csv")
+    log, other, file = (str(tmp_path / name) for name in ("log.csv", "other.csv", "gain.json"))
+    stop = world.objective.resolve(pmdp).decided
+    for path, seed in ((log, 0), (other, 1)):
+        simulate_log(path, pmdp, theta, episodes=100, max_steps=100, stop=stop, seed=seed)
+    command = ["improve", "rpl/Aircraft-20x10-v0", "--data", log, "--output", file, "--baseline"]
+    assert main([*command, str(tmp_path / "uniform.csv")]) == 0
+    assert "proved: rpl_agent/guarantee/checker.py" in capsys.readouterr().out
+    assert main(["certify", file, "--verify"]) == 0
+    said = capsys.readouterr().out
+    assert "it is better than the baseline by at least" in said and "baseline: {" in said
+    assert main(["certify", file, "--verify", "--data", log]) == 0 and "with your" in capsys.readouterr().out
+    assert main(["certify", file, "--verify", "--data", other]) == 1
+    stored = json.loads((tmp_path / "gain.json").read_text())
+    for change in ({"lower": stored["lower"] + 0.01}, {"baseline": stored["policy"]}, {"value": [0.9, 1.0]}):
+        lie = {key: part for key, part in (stored | change).items() if key not in ("improves", "sentence")}
+        (tmp_path / "gain.json").write_text(json.dumps(lie))
+        capsys.readouterr()
+        assert main(["certify", file, "--verify"]) == 1, change
+    assert main([*command, "log"]) in (0, 1)
+    assert "the returns of a log, which bound its unknown policy, are not covered" in capsys.readouterr().out
+    assert main(["certify", file, "--verify"]) == 1 and "add --data LOG" in capsys.readouterr().out
+    assert main(["certify", file, "--verify", "--data", log]) == 0

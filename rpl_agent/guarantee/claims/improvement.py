@@ -48,6 +48,8 @@ PIECES = 8
 ENOUGH, MORE_PIECES = 0.5, 4
 #: How the improvement was bounded.
 COMMON, APART, RETURNS = "a common parameter", "two certificates", "the returns of the log"
+#: Relative difference from which a computed bound is shown beside the proved one.
+COARSE = 1e-6
 #: What a proof would need.
 NOT_PROVED = "computed, not proved by the checker: --output FILE.json writes a proof"
 
@@ -119,6 +121,8 @@ class Improvement:
     relaxation: str = "coupled"
     basis: str = ""  # of a likelihood set: "windows" alone, or a "table" of counts without order
     fallback: str | None = None  # what was used instead of the configured set, and why
+    returns: tuple[float, float] | None = None  # of an unknown baseline: the least and the most of an episode
+    computed_lower: float = math.nan  # before it was weakened to what is proved, which takes no pieces of the region
     notes: tuple[str, ...] = ()
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
     unproved: str = NOT_PROVED  # why not
@@ -175,6 +179,8 @@ class Improvement:
         lines += [f"  {self.outlook}"] if self.outlook else []
         proof = "  proved: rpl_agent/guarantee/checker.py checks these numbers, from the proof beside the file"
         lines.append(proof if self.proved else f"  NOTE: {self.unproved}")
+        if self.proved and self.computed_lower > self.lower + COARSE * abs(self.lower):
+            lines.append(f"  computed, not proved: at least {self.computed_lower:.6g}, from pieces of the region")
         return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])
 
 
@@ -229,7 +235,7 @@ def improve(
     best = comparing.refined(max(comparing.all_of(asked), key=lambda one: (one.lower, one.estimate)))
     fixed = None if config.is_anytime else "fixed-N only: not valid if data decided how much data there is"
     notes = tuple(note for note in (found.fallback, fixed) if note)
-    return replace(best, delta=config.delta, notes=notes)
+    return replace(best, delta=config.delta, notes=notes, returns=None if returns is None else returns.bounds)
 
 
 def _baseline(

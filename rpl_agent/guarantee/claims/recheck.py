@@ -38,16 +38,16 @@ def recheck(
     lower, upper = judged.value.lower, judged.value.upper
     if not certificate.evaluated:
         lower, upper = (lower, far) if objective.sense is Sense.MAX else (far, upper)
-    problems += _unsupported("the lower bound", certificate.lower, lower, 1.0, allowed)
-    problems += _unsupported("the upper bound", certificate.upper, upper, -1.0, allowed)
+    problems += unsupported_bound("the lower bound", certificate.lower, lower, 1.0, allowed)
+    problems += unsupported_bound("the upper bound", certificate.upper, upper, -1.0, allowed)
     if tuple(claim.limit for claim in certificate.limits) != objective.limits:
         return [*problems, "the limits of the certificate are not those of its objective"], (lower, upper)
     for claim, bounds in zip(certificate.limits, judged.limits):
         text, again = claim.limit.describe(), search.claim(claim.limit, bounds)
-        problems += _unsupported(f"the lower bound of {text}", claim.lower, bounds[0], 1.0, allowed)
-        problems += _unsupported(f"the upper bound of {text}", claim.upper, bounds[1], -1.0, allowed)
+        problems += unsupported_bound(f"the lower bound of {text}", claim.lower, bounds[0], 1.0, allowed)
+        problems += unsupported_bound(f"the upper bound of {text}", claim.upper, bounds[1], -1.0, allowed)
         turn = 1.0 if claim.limit.upward else -1.0
-        problems += _unsupported(f"the best of all policies for {text}", claim.best, again.best, turn, allowed)
+        problems += unsupported_bound(f"the best of all policies for {text}", claim.best, again.best, turn, allowed)
         if claim.kept is not claim.limit.kept_by(claim.lower, claim.upper):
             problems.append(f"the bounds of {text} do not say that it is kept: {claim.kept}")
         if claim.possible is not (turn * claim.best <= turn * claim.limit.threshold):
@@ -55,7 +55,7 @@ def recheck(
     return problems, (lower, upper)
 
 
-def _unsupported(what: str, claim: float, found: float, sign: float, allowed: float) -> list[str]:
+def unsupported_bound(what: str, claim: float, found: float, sign: float, allowed: float) -> list[str]:
     """A problem if a lower (sign 1) or upper (−1) bound is better than what was found."""
     sizes = [abs(bound) for bound in (claim, found) if math.isfinite(bound)]
     room = allowed * max(sizes, default=0.0) + 1e-12

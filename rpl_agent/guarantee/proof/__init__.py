@@ -2,7 +2,7 @@
 
 from rpl_agent.guarantee.proof.content import data_to_json
 from rpl_agent.guarantee.proof.statement import belongs
-from rpl_agent.guarantee.proof.write import proof_path, prove, read_proof, stated, stated_improvement, write_proof
+from rpl_agent.guarantee.proof.write import proof_path, prove, read_proof, stated, write_proof
 
 __all__ = [
     "belongs",
@@ -11,6 +11,5 @@ __all__ = [
     "prove",
     "read_proof",
     "stated",
-    "stated_improvement",
     "write_proof",
 ]

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -75,8 +75,15 @@ def proof_path(certificate: Path) -> Path:
     return certificate.with_suffix(".proof.json.gz")
 
 
-def stated(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
+Stated = TypeVar("Stated", Certificate, Improvement)
+
+
+def stated(found: Stated, proof: dict[str, Any]) -> Stated:
     """The certificate with the numbers of its proof: its own, unless the checker can show only weaker ones."""
+    return _stated_improvement(found, proof) if isinstance(found, Improvement) else _stated(found, proof)
+
+
+def _stated(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
     if "refused" in proof:
         return certificate
     bounds: dict[str, Any] = {"lower": -math.inf, "upper": math.inf, "regret": math.inf}
@@ -89,8 +96,7 @@ def stated(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
     return replace(certificate, **bounds, proved=True, optimal=known.get("optimal", False), limits=limits)
 
 
-def stated_improvement(found: Improvement, proof: dict[str, Any]) -> Improvement:
-    """The improvement with the numbers of its proof."""
+def _stated_improvement(found: Improvement, proof: dict[str, Any]) -> Improvement:
     if "refused" in proof:
         return replace(found, unproved=str(proof["refused"]))
     known = {name: math.inf if bound is None else bound for name, bound in proof["claim"].items()}
@@ -102,6 +108,7 @@ def stated_improvement(found: Improvement, proof: dict[str, Any]) -> Improvement
         value=(low["lower"], known["upper"]),
         baseline_value=(low["baseline lower"], known["baseline upper"]),
         proved=True,
+        computed_lower=found.lower,
     )
 
 
