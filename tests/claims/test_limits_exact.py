@@ -53,7 +53,7 @@ def test_no_policy_that_keeps_the_limit_passes_the_bound(goal, limit):
             objective.subject_to(limit.format(threshold)),
             Config(bets=False),
         )
-        far, best, sign = Fraction(search.far_side()), search.best(), 1 if objective.sense is Sense.MIN else -1
+        far, best, sign = Fraction(search.far_side()[0]), search.best(), 1 if objective.sense is Sense.MIN else -1
         free = Fraction(search._dual(np.zeros(1)))
         tight += sign * (far - free) > 1e-6
         for theta in box_points(CENTER, Fraction(width), seed, 1):
