@@ -65,6 +65,8 @@ from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
 from rpl_agent.guarantee.shown import explained, is_known, until_close, value_at_estimate
 
 PREFERENCES = ("guarantee", "regret")
+#: What sound solvers leave between equal values, relative.
+ROUNDING = 1e-11
 #: Most rows of three or more successors to bound by one support query each, at about a millisecond.
 QUERIED_ROWS = 500
 
@@ -328,7 +330,7 @@ def certify_uncertainty(
     low, high = (robust, optimistic) if objective.sense is Sense.MAX else (optimistic, robust)
     lower, upper, chosen = low.lower, high.upper, robust.policy if policy is None else policy
     found = None
-    if _is_coupled(uncertainty, objective, config) and not is_signed_share:
+    if _is_coupled(uncertainty, objective, config) and not is_signed_share and not _is_closed(lower, upper):
         with timed(timings, "coupled"):
             known = (lower, upper)
             lower, upper, chosen, found = _better_bounds(uncertainty, objective, config, policy, known, chosen)
@@ -381,6 +383,11 @@ def certify_uncertainty(
         episodes_for=until_close(regret.most, upper - lower, estimate, episodes_seen(pmdp, counts)),
         **explained(pmdp, counts, uncertainty.region, uncertainty.estimate, found),
     )
+
+
+def _is_closed(lower: float, upper: float) -> bool:
+    """Whether bounds differ by rounding alone, so that nothing is left to gain."""
+    return 0.0 < upper - lower <= ROUNDING * max(1.0, abs(lower), abs(upper))
 
 
 def _is_coupled(uncertainty: Uncertainty, objective: Objective, config: Config) -> bool:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from rpl_agent.core.model import Kind, Nature, Objective, Policy, Sense, Unreached
+from rpl_agent.core.native import core
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve
+from rpl_agent.core.solver.graph import model_graph
 from tests.reference.fuzz import Dice, Tally, _usual
 from tests.reference.random_models import known_sample
 from tests.reference.solver import interval_model
@@ -115,3 +117,25 @@ def test_random_known_models_against_an_exact_oracle(seed, calls):
 def test_nature_has_no_choice():
     against, along = (solve(known_grid(8), COST, nature) for nature in Nature)
     assert (against.lower_values == along.lower_values).all() and (against.upper_values == along.upper_values).all()
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+def test_the_largest_totals_of_an_agent_who_may_stop(gamma):
+    """Against plain value iteration."""
+    point = known_grid(3)
+    pmdp, rng = point.pmdp, np.random.default_rng(3)
+    done = np.zeros(pmdp.num_states, dtype=bool)
+    done[[8, 9]] = True
+    p = point.bounds()[0][pmdp.expression]
+    reward = rng.normal(-0.3, 0.5, pmdp.num_rows)
+    found = np.empty(pmdp.num_states)
+    graph, scratch = model_graph(pmdp).both_ways, (None, None, None)
+    assert core.worst_totals(graph, gamma, p, reward, 1e-10, 10_000, done.copy(), found, *scratch) > 0
+    values = np.zeros(pmdp.num_states)
+    for _ in range(3000):
+        q = reward + gamma * np.add.reduceat(p * values[pmdp.successor], pmdp.row_ptr[:-1])
+        values = np.where(done, 0.0, np.maximum(np.maximum.reduceat(q, pmdp.state_ptr[:-1]), 0.0))
+    assert found.max() > 0.1 and np.allclose(found, values, atol=1e-7)
+    always = np.ones(pmdp.num_rows)  # a total without end
+    if gamma == 1.0:
+        assert core.worst_totals(graph, 1.0, p, always, 1e-10, 500, np.zeros_like(done), found, *scratch) == -1

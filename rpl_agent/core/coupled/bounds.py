@@ -17,9 +17,9 @@ from functools import partial
 import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, Side, excess, row_excess
-from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of, known_chain
-from rpl_agent.core.model import Nature, Objective, Policy, best_rows
-from rpl_agent.core.native import UNIT_ROUNDOFF
+from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of
+from rpl_agent.core.model import Nature, Objective, Policy
+from rpl_agent.core.native import UNIT_ROUNDOFF, core
 from rpl_agent.core.regions.base import Region, checked_directions
 from rpl_agent.core.regions.blocks import factorisation
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -27,6 +27,7 @@ from rpl_agent.core.regions.parameter_region import ParameterRegion
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.rectangular import Rectangular
+from rpl_agent.core.solver.graph import model_graph
 from rpl_agent.core.solver.problem import Problem
 
 #: the most products of derivatives over all transitions: a few tenths of a second
@@ -37,6 +38,8 @@ ROUNDS, OVERPAID = 12, 0.05
 MOST_LEFT = 0.9
 #: an excess below this share of the first one is left to the factor
 NEGLIGIBLE = 1e-6
+#: accuracy of the payments of the worst rows, relative to the largest excess, and the most sweeps for them
+ACCURATE, SWEEPS = 1e-5, 20_000
 #: a slack above this multiple of the values is useless
 MOST_SLACK = 4.0
 #: a slack above this multiple of the first payment does not converge
@@ -76,37 +79,22 @@ def find_bound(
 def _of_worst_rows(
     problem: Problem, expansion: ValueExpansion, bound: AffineBound, margin: float
 ) -> AffineBound | None:
-    """The slack earned by the worst choice of rows: policy iteration on the violations, at the centre of the frame."""
+    """The slack earned by the worst choice of rows, at the centre of the frame."""
     pmdp, chances, open_states = problem.pmdp, expansion.chances, bound.scope & ~problem.task.decided
-    assert expansion.policy.rows is not None
-    p, rows, slack = chances.p[pmdp.expression], np.array(expansion.policy.rows), bound.slack
+    p, slack = chances.p[pmdp.expression], bound.slack
     for _ in range(ROUNDS):
         u = bound.values + bound.side.value * slack
         missed = row_excess(problem, chances, bound.side, (u, bound.gradient))
         worst = np.maximum.reduceat(missed, pmdp.state_ptr[:-1])
         if not (worst[open_states] > 0.0).any():
             return replace(bound, slack=slack)
-        extra = np.where(missed > 0.0, (1.0 + OVERPAID) * missed + margin, missed)
-        payment: np.ndarray | None = None
-        for _ in range(ROUNDS):
-            weights = np.zeros(pmdp.num_rows)
-            weights[rows] = 1.0
-            chain = known_chain(problem, weights, chances.p)
-            factors = chain.factors(chain.weight * chances.p[chain.expression])
-            if factors is None or (np.delete(np.where(open_states, worst, 0.0), chain.solved) > 0.0).any():
-                return None
-            payment = np.zeros(pmdp.num_states)
-            payment[chain.solved] = factors.solve(np.maximum(extra[rows], 0.0)[chain.solved])
-            if not np.isfinite(payment).all() or payment.min() < -margin:
-                return None
-            q = extra + problem.gamma * np.add.reduceat(p * payment[pmdp.successor], pmdp.row_ptr[:-1])
-            best = best_rows(q, pmdp.state_ptr, pmdp.row_state)
-            better = (q[best] > payment + OVERPAID * np.abs(payment) + margin) & open_states
-            if not better.any():
-                break
-            rows = np.where(better, best, rows)
-        assert payment is not None
-        slack = slack + np.maximum(payment, 0.0)
+        step = ACCURATE * float(worst[open_states].max()) + margin
+        extra = np.where(missed > 0.0, (1.0 + OVERPAID) * missed, missed) + 2.0 * step
+        payment, scratch = np.empty(pmdp.num_states), (None, None, None)
+        graph = model_graph(pmdp).both_ways
+        if core.worst_totals(graph, problem.gamma, p, extra, step, SWEEPS, ~open_states, payment, *scratch) < 0:
+            return None
+        slack = slack + payment
         if not np.isfinite(slack).all() or slack.max() > MOST_SLACK * (1.0 + np.abs(bound.values).max()):
             return None
     return None

@@ -498,7 +498,7 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
                     int64_t *changed /*[rows.states]*/, int64_t *tested /*[rows.states * rows.actions]*/,
                     int64_t *clock /*[1]*/, double *x SCRATCH /*[rows.row_ptr[rows.states * rows.actions]]*/);
 
-/* ---------------------------------------------------------------------- known.c, decided.c: totals against a known nature */
+/* ---------------------------------------------------------------------- known.c, decided.c, approach.c: a known nature */
 
 /* Probabilities to `reach` a target, costs that are infinite if it is missed (`must_reach`), or sums of rewards >= 0. */
 typedef struct question {
@@ -520,6 +520,16 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, boo
                     int32_t *indices SCRATCH /*[g.row_ptr[g.state_ptr[g.count]] + g.count + 1]*/,
                     int64_t *integers SCRATCH /*[11 * g.count]*/, bool *sets SCRATCH /*[4 * g.count]*/,
                     int8_t *usable SCRATCH /*[g.state_ptr[g.count]]*/);
+
+/* values (S) = the largest totals of rewards (R) of any sign that an agent collects who may stop at any state, in states
+ * that are not `done` (S), up to `tolerance` per step; not bounds. p (T). Returns the number of sweeps, or -1 where more
+ * than `budget` would be needed. */
+int64_t worst_totals(const graph *g, double gamma, const double *p /*[g.row_ptr[g.state_ptr[g.count]]]*/,
+                     const double *reward /*[g.state_ptr[g.count]]*/, double tolerance, int64_t budget,
+                     bool *done /*[g.count]*/, double *values /*[g.count]*/,
+                     double *numbers SCRATCH /*[9 * g.count + g.row_ptr[g.state_ptr[g.count]]]*/,
+                     int32_t *indices SCRATCH /*[g.row_ptr[g.state_ptr[g.count]] + g.count + 1]*/,
+                     int64_t *integers SCRATCH /*[10 * g.count]*/);
 
 /* ---------------------------------------------------------------------- guess.c: a known nature, without bounds */
 

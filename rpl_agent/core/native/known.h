@@ -10,7 +10,7 @@ typedef struct known {
     const graph *g;
     const scratch *space;
     const bool *target;                 /* (S) */
-    bool reach, must_reach;
+    bool reach, must_reach, stops;      /* the last: the agent may stop a play, for 0 */
     const double *p;                    /* (T) */
     double *low, *high, *value, *image; /* (S) */
     int64_t *place, *rows;              /* (S), -1 outside of the part */
@@ -25,5 +25,14 @@ typedef struct known {
 /* Gives states the values that the graph decides and marks them in `done` (S), decided states on entry; false where the
  * rest is not for sweeps. Scratch: sets (3 S), usable (R). */
 bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q);
+
+/* Orders the component states[0..n] by the number of steps to those ends that are worth something. */
+void order_part(known *k, int64_t n, const int64_t *states, const int64_t *component);
+
+/* Sweeps until values change by at most `tolerance`; false if that takes too many. */
+bool approach(known *k, double tolerance, double offset);
+
+/* N with N >= 1/2 + P N, about the expected number of steps by the chosen rows; false if that takes too many sweeps. */
+bool count_steps(known *k);
 
 #endif

@@ -18,6 +18,8 @@ from rpl_agent.core.solver.operator import images
 from rpl_agent.core.solver.solution import Solution, claiming_nothing
 from rpl_agent.core.solver.solve import solve_both
 
+#: What the solver may add to the gap between robust and optimistic values, as a share of it; and the first width.
+USEFUL, FIRST_WIDTH = 0.01, 1e-3
 #: Relative widths by which bounds are widened, in turn, until they pass their check.
 WIDENED = (0.0, 1e-11, 1e-9, 1e-7)
 #: Most sweeps outward of bounds that still fail; each takes about as long as a check.
@@ -53,22 +55,15 @@ def checked_solutions(
 ) -> tuple[Solution, Solution]:
     """(robust, optimistic), each proved on the side that a certificate uses.
 
+    Brackets are as narrow as the data can use: wider than ``precision`` only where they take up a hundredth of the gap.
     The proof does not depend on how bounds were found. What fails is solved once more without a warm start; a
     side that still fails claims nothing.
     """
     upward = objective.sense is Sense.MIN  # of the robust side; the optimistic one is opposite
-    for start in ((warm.robust, warm.optimistic), (None, None)):
+    for start in (warm, Solutions()):
         with timed(timings, "solve"), warnings.catch_warnings():
             warnings.simplefilter("ignore", PrecisionWarning)  # the width is part of the bounds; `slack` reports it
-            robust, optimistic = solve_both(
-                relaxation,
-                objective,
-                policy=policy,
-                precision=precision,
-                warm=start,
-                reward_error=reward_error,
-                outer=True,
-            )
+            robust, optimistic = _narrow_enough(relaxation, objective, policy, precision, start, reward_error)
         with timed(timings, "check"):
             proved = _proved(robust, upward), _proved(optimistic, not upward)
         if proved[0] is not None and proved[1] is not None:
@@ -76,6 +71,46 @@ def checked_solutions(
     problem = (robust.check([upward]) + optimistic.check([not upward]))[0]
     warnings.warn(f"a bound did not pass its independent check and is not given: {problem}", RPLWarning, stacklevel=3)
     return proved[0] or claiming_nothing(robust, upward), proved[1] or claiming_nothing(optimistic, not upward)
+
+
+def _narrow_enough(
+    relaxation: Relaxation,
+    objective: Objective,
+    policy: Policy | None,
+    precision: float,
+    warm: Solutions,
+    reward_error: float,
+) -> tuple[Solution, Solution]:
+    """(robust, optimistic): first as narrow as the last gap suggests, then as the gap that was found asks for."""
+    start: tuple[WarmStart | None, WarmStart | None] = (warm.robust, warm.optimistic)
+    width = precision
+    if objective.horizon is None and relaxation.compiled() is not None:  # elsewhere all widths take the same time
+        last = [found for found in start if isinstance(found, Solution)]
+        width = max(precision, 0.5 * _useful(*last) if len(last) == 2 else FIRST_WIDTH)
+    while True:
+        found = solve_both(
+            relaxation,
+            objective,
+            policy=policy,
+            precision=width,
+            warm=start,
+            reward_error=reward_error,
+            outer=True,
+        )
+        enough = max(precision, _useful(*found))
+        if width <= precision or found[0].gap + found[1].gap <= enough * _size(*found) < np.inf:
+            return found
+        start, width = found, max(precision, 0.1 * min(width, 5.0 * enough))
+
+
+def _useful(robust: Solution, optimistic: Solution) -> float:
+    """The width that adds little to what lies between robust and optimistic values, relative to values above 1."""
+    apart, size = abs(optimistic.middle - robust.middle), _size(robust, optimistic)
+    return USEFUL * apart / size if np.isfinite(size) else 0.0
+
+
+def _size(robust: Solution, optimistic: Solution) -> float:
+    return max(1.0, *(abs(end) for found in (robust, optimistic) for end in (found.lower, found.upper)))
 
 
 def _proved(solution: Solution, upward: bool) -> Solution | None:

@@ -1,0 +1,324 @@
+/* Values against a known nature by sweeps, rounded to nearest: guesses, not bounds. One full sweep over a part finds
+ * strategies, cheaper ones over these strategies alone follow, and where plays are long BiCGSTAB takes over. */
+#include <string.h>
+
+#include "known.h"
+
+/* Sweeps over the strategies of one full sweep, and the share of its change that they leave. */
+#define INNER 24
+#define LEFT 0.1
+/* How often they may leave more until they are accelerated; the most full sweeps; the most accelerated steps. */
+#define PATIENCE 4
+#define MOST_FULL_SWEEPS 200
+#define MOST_STEPS 300
+/* In place of a row where the play stops. */
+#define NO_ROW -1
+
+/* The value of a row without its own loop, which `leaving` is the rest of; inf if it only loops. */
+INLINE double row_mean(const known *k, int64_t s, int64_t row, const double *values, double offset, double *leaving)
+{
+    const double gamma = k->play->gamma;
+    double total = k->play->reward[row] + offset;
+    *leaving = 1.0 - gamma;
+    for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++) {
+        int32_t j = k->g->successor[t];
+        if (j != s && k->p[t] > 0.0) {
+            *leaving += gamma * k->p[t];
+            total += gamma * k->p[t] * values[j];
+        }
+    }
+    return total;
+}
+
+/* One sweep over the part, in place; writes the rows that were best. */
+static void full_sweep(known *k, double offset)
+{
+    const int64_t agent = k->play->agent;
+    k->change = 0.0;
+    for (int64_t i = 0; i < k->n; i++) {
+        int64_t at = k->sweeps % 2 ? k->n - 1 - i : i, s = k->order[at], best_row = NO_ROW;
+        double best = 0.0, mixed = 0.0, mass = 0.0, leaving;
+        for (int64_t row = k->g->state_ptr[s]; row < k->g->state_ptr[s + 1]; row++) {
+            if (agent == FIXED_AGENT && k->play->weights[row] == 0.0)
+                continue;
+            double q = row_mean(k, s, row, k->value, offset, &leaving);
+            if (agent == FIXED_AGENT) {
+                mixed += k->play->weights[row] * q;
+                mass += k->play->weights[row] * leaving;
+                best_row = row;
+            } else if (leaving > 0.0 || (k->stops && q > 0.0)) { /* the latter is paid again and again: inf */
+                q /= leaving;
+                if (best_row < 0 || (agent == MAX_AGENT ? q > best : q < best)) {
+                    best = q;
+                    best_row = row;
+                }
+            }
+        }
+        if (agent == FIXED_AGENT)
+            best = mixed / mass;
+        if (k->stops && !(best > 0.0)) {
+            best = 0.0;
+            best_row = NO_ROW;
+        }
+        double apart = fabs(best - k->value[s]);
+        k->change = apart <= k->change ? k->change : apart; /* NaN stays */
+        k->value[s] = best;
+        k->chosen[at] = best_row;
+    }
+    k->sweeps++;
+}
+
+/* The chain of the chosen rows, with `offset` per step beside rewards, or with `offset` alone: x = rhs + P x without
+ * loops at a state, each row scaled by what leaves its state. */
+static void assemble_part(known *k, double offset, bool pays)
+{
+    const int64_t agent = k->play->agent;
+    const double gamma = k->play->gamma;
+    int32_t used = 0;
+    k->indptr[0] = 0;
+    for (int64_t i = 0; i < k->n; i++) {
+        int64_t s = k->order[i];
+        int64_t first = agent == FIXED_AGENT ? k->g->state_ptr[s] : k->chosen[i];
+        int64_t last = agent == FIXED_AGENT ? k->g->state_ptr[s + 1] : first + 1;
+        double leaving = 1.0 - gamma, right = offset;
+        if (first == NO_ROW) { /* the play stops */
+            first = last;
+            leaving = 1.0;
+            right = 0.0;
+        }
+        for (int64_t row = first; row < last; row++) {
+            double w = agent == FIXED_AGENT ? k->play->weights[row] : 1.0;
+            if (w == 0.0)
+                continue;
+            right += pays ? w * k->play->reward[row] : 0.0;
+            for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++) {
+                int32_t j = k->g->successor[t];
+                double mass = gamma * w * k->p[t];
+                if (j == s || !(mass > 0.0))
+                    continue;
+                leaving += mass;
+                if (k->place[j] >= 0) {
+                    k->indices[used] = (int32_t)k->place[j];
+                    k->data[used++] = mass;
+                } else if (pays)
+                    right += mass * k->value[j];
+            }
+        }
+        k->indptr[i + 1] = used;
+        k->rhs[i] = right / leaving;
+        for (int32_t e = k->indptr[i]; e < used; e++)
+            k->data[e] /= leaving;
+    }
+}
+
+/* Gauss-Seidel on the chain, both directions in turn, until x changes by at most `tolerance`; sweeps used. */
+static int64_t relax(const known *k, const double *right, double *x, int64_t most, double tolerance)
+{
+    for (int64_t turn = 0; turn < most; turn++) {
+        double change = 0.0;
+        for (int64_t i = 0; i < k->n; i++) {
+            int64_t s = turn % 2 == 0 ? i : k->n - 1 - i;
+            double new = right[s];
+            for (int32_t e = k->indptr[s]; e < k->indptr[s + 1]; e++)
+                new += k->data[e] * x[k->indices[e]];
+            change = larger(change, fabs(new - x[s]));
+            x[s] = new;
+        }
+        if (change <= tolerance)
+            return turn + 1;
+    }
+    return most;
+}
+
+/* out = right - x + P x. */
+static void residual(const known *k, const double *right, const double *x, double *out)
+{
+    for (int64_t i = 0; i < k->n; i++) {
+        double rest = right[i] - x[i];
+        for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
+            rest += k->data[e] * x[k->indices[e]];
+        out[i] = rest;
+    }
+}
+
+static double size_of(int64_t n, const double *x)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        most = fabs(x[i]) <= most ? most : fabs(x[i]);
+    return most;
+}
+
+static double dot(int64_t n, const double *x, const double *y)
+{
+    double total = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        total += x[i] * y[i];
+    return total;
+}
+
+/* near = about (I - P)^-1 right by a sweep in each direction; out = (I - P) near. */
+static void apply_near(const known *k, const double *right, double *near, double *out)
+{
+    memset(near, 0, k->n * sizeof *near);
+    relax(k, right, near, 2, 0.0);
+    residual(k, right, near, out);
+    for (int64_t i = 0; i < k->n; i++)
+        out[i] = right[i] - out[i];
+}
+
+/* BiCGSTAB from x until nothing more than `tolerance` or a share of what was missing is missing; x changes only if
+ * that becomes less. */
+static void accelerate(known *k, double *x, double tolerance)
+{
+    const int64_t n = k->n;
+    double *r = k->krylov, *shadow = r + n, *d = shadow + n, *v = d + n, *t = v + n, *y = t + n, *near = y + n;
+    double rho = 1.0, alpha = 1.0, omega = 1.0;
+    residual(k, k->rhs, x, r);
+    const double before = size_of(n, r), goal = larger(tolerance, LEFT * before);
+    memcpy(shadow, r, n * sizeof *r);
+    memcpy(y, x, n * sizeof *x);
+    memset(d, 0, n * sizeof *d);
+    memset(v, 0, n * sizeof *v);
+    for (int64_t step = 0; step < MOST_STEPS && size_of(n, r) > goal; step++) {
+        double next = dot(n, shadow, r), beta = next / rho * (alpha / omega);
+        for (int64_t i = 0; i < n; i++)
+            d[i] = r[i] + beta * (d[i] - omega * v[i]);
+        apply_near(k, d, near, v);
+        rho = next;
+        alpha = rho / dot(n, shadow, v);
+        for (int64_t i = 0; i < n; i++) {
+            y[i] += alpha * near[i];
+            r[i] -= alpha * v[i];
+        }
+        apply_near(k, r, near, t);
+        omega = dot(n, t, r) / dot(n, t, t);
+        for (int64_t i = 0; i < n; i++) {
+            y[i] += omega * near[i];
+            r[i] -= omega * t[i];
+        }
+        k->sweeps += 6;
+        if (!(fabs(omega) > 0.0) || !(fabs(rho) > 0.0) || !(fabs(alpha) < INFINITY))
+            break;
+    }
+    residual(k, k->rhs, y, r);
+    if (size_of(n, r) < before)
+        memcpy(x, y, n * sizeof *x);
+}
+
+bool approach(known *k, double tolerance, double offset)
+{
+    for (int64_t round = 0; round < MOST_FULL_SWEEPS; round++) {
+        full_sweep(k, offset);
+        if (k->change <= tolerance)
+            return true;
+        if (k->sweeps > k->budget || !(k->change < INFINITY))
+            return false;
+        assemble_part(k, offset, true);
+        for (int64_t i = 0; i < k->n; i++)
+            k->x[i] = k->value[k->order[i]];
+        double enough = larger(LEFT * k->change, 0.5 * tolerance);
+        int64_t used = relax(k, k->rhs, k->x, INNER, enough);
+        k->sweeps += used;
+        k->slow = used == INNER ? k->slow + 1 : 0;
+        if (k->slow >= PATIENCE)
+            accelerate(k, k->x, 0.1 * tolerance);
+        for (int64_t i = 0; i < k->n; i++)
+            k->value[k->order[i]] = k->x[i];
+    }
+    return false;
+}
+
+bool count_steps(known *k)
+{
+    assemble_part(k, 1.0, false);
+    int64_t used = relax(k, k->rhs, k->steps, PATIENCE * INNER, 0.25);
+    k->sweeps += used;
+    if (used < PATIENCE * INNER)
+        return true;
+    for (int tries = 0; tries < 4; tries++) {
+        accelerate(k, k->steps, 0.1);
+        used = relax(k, k->rhs, k->steps, INNER, 0.25);
+        k->sweeps += used;
+        if (used < INNER)
+            return true;
+    }
+    return false;
+}
+
+void order_part(known *k, int64_t n, const int64_t *states, const int64_t *component)
+{
+    const graph *g = k->g;
+    int64_t found = 0;
+    k->n = n;
+    for (int turn = 0; turn < 2; turn++) { /* where no end is worth anything, by all of them */
+        for (int64_t i = 0; i < n && found == 0; i++)
+            k->place[states[i]] = -1;
+        for (int64_t i = 0; i < n && (turn == 0 || found < n); i++) {
+            int64_t s = states[i];
+            for (int64_t t = g->row_ptr[g->state_ptr[s]]; t < g->row_ptr[g->state_ptr[s + 1]] && k->place[s] < 0; t++) {
+                int32_t j = g->successor[t];
+                if (component[j] != component[s] && k->p[t] > 0.0 && (turn || !k->reach || k->low[j] != 0.0)) {
+                    k->place[s] = found;
+                    k->order[found++] = s;
+                }
+            }
+        }
+        for (int64_t head = 0; head < found; head++)
+            for (int64_t e = g->first[k->order[head]]; e < g->first[k->order[head] + 1]; e++) {
+                int32_t s = g->sources[e];
+                if (component[s] == component[states[0]] && k->place[s] < 0) {
+                    k->place[s] = found;
+                    k->order[found++] = s;
+                }
+            }
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (k->place[states[i]] < 0) {
+            k->place[states[i]] = found;
+            k->order[found++] = states[i];
+        }
+}
+
+int64_t worst_totals(const graph *g, double gamma, const double *p, const double *reward, double tolerance,
+                     int64_t budget, bool *done, double *values, double *numbers, int32_t *indices, int64_t *integers)
+{
+    const int64_t states = g->count;
+    const game play = {.agent = MAX_AGENT, .gamma = gamma, .state_ptr = g->state_ptr, .reward = reward};
+    int64_t *all = integers + 3 * states, *component = all + states, *space = component + states;
+    known k = {
+        .play = &play,
+        .g = g,
+        .stops = true,
+        .p = p,
+        .value = values,
+        .x = numbers,
+        .rhs = numbers + states,
+        .krylov = numbers + 2 * states,
+        .data = numbers + 9 * states,
+        .indptr = indices,
+        .indices = indices + states + 1,
+        .place = integers,
+        .order = integers + states,
+        .chosen = integers + 2 * states,
+        .budget = budget,
+    };
+    components(g, done, all, component, space);
+    for (int64_t s = 0; s < states; s++) {
+        k.place[s] = -1;
+        values[s] = 0.0;
+    }
+    for (int64_t i = 0, j; i < states; i = j) {
+        for (j = i; j < states && component[all[j]] == component[all[i]]; j++)
+            ;
+        if (done[all[i]])
+            continue;
+        order_part(&k, j - i, all + i, component);
+        k.slow = 0;
+        if (!approach(&k, tolerance, 0.0))
+            return -1;
+        for (int64_t e = i; e < j; e++)
+            k.place[all[e]] = -1;
+    }
+    return k.sweeps;
+}
