@@ -24,7 +24,7 @@ import numpy as np
 
 import rpl_envs
 from rpl_agent import Config, Objective, RPLAgent, build, certify, hide_parameters
-from rpl_agent.agent.smc import check
+from rpl_agent.agent.smc import check_by_sampling
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model.pmdp import ParametricMDP
@@ -138,7 +138,7 @@ def _grid(side: int) -> dict[str, Any]:
     assert model.truth is not None
     env = rpl_envs.make_own(pmdp, objective, model.truth, max_episode_steps=4 * side)
     began = time.process_time()
-    found = check(env, Config(delta=DELTA), 0.05, budget=5_000_000)
+    found = check_by_sampling(env, Config(delta=DELTA), 0.05, budget=5_000_000)
     seconds = time.process_time() - began
     return {
         "world": "grid", "states": pmdp.num_states, "blocks": pmdp.num_parameters, "decided": found.decided,

@@ -24,10 +24,10 @@ from typing import Any
 
 import rpl_envs
 from benchmarks.bench_boxes import KYDIE
-from rpl_agent.agent.evaluation import play
+from rpl_agent.agent.evaluation import play_policy
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.sampling.experience import SampledBatch
-from rpl_agent.agent.smc import PathWorth, check
+from rpl_agent.agent.smc import PathWorth, check_by_sampling
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.model.policy import Policy
 from rpl_agent.core.solver import solve_at
@@ -94,7 +94,7 @@ def _row(name: str, text: str, question: str, epsilon: float, budget: int, seeds
     inside, over = 0, set()
     for seed in seeds:
         for arm, paths in (("by model", False), ("by both", True)):
-            answer = check(env, Config(delta=DELTA), epsilon, budget=budget, seed=seed, paths=paths)
+            answer = check_by_sampling(env, Config(delta=DELTA), epsilon, budget=budget, seed=seed, paths=paths)
             arms[arm].append(answer.episodes)
             over |= set() if answer.decided else {arm}
             inside += paths and answer.lower <= truth <= answer.upper
@@ -119,7 +119,7 @@ def _paths_alone(env: Any, epsilon: float, most: float, seed: int) -> float:
     worth = PathWorth(pmdp, objective)
     if worth.reason or pmdp.num_rows > pmdp.num_states:
         return math.inf
-    drawn, n = play(agent, env, int(3 * most) + 100, seed=seed, policy=Policy.uniform(pmdp)), 0
+    drawn, n = play_policy(agent, env, int(3 * most) + 100, seed=seed, policy=Policy.uniform(pmdp)), 0
     while n < drawn.episodes:
         n += max(10, n // 20)
         seen = SampledBatch(n, 0, [], drawn.lengths[:n], drawn.values[:n], drawn.undecided[:n])

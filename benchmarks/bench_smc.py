@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 import rpl_envs
-from rpl_agent.agent.smc import check
+from rpl_agent.agent.smc import check_by_sampling
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.formats import prism
 from rpl_agent.guarantee.pipeline import Config
@@ -72,7 +72,9 @@ def one(path: Path, epsilon: float, budget: int, seeds: range) -> dict[str, Any]
             env = rpl_envs.make_own(pmdp, objective, model.truth, max_episode_steps=STEPS)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RPLWarning)
-                answers.append(check(env, Config(confidence, delta=DELTA), epsilon, budget=budget, seed=seed))
+                answers.append(
+                    check_by_sampling(env, Config(confidence, delta=DELTA), epsilon, budget=budget, seed=seed)
+                )
         inside += sum(a.lower <= truth <= a.upper for a in answers)
         samples[arm], ended[arm] = median(a.samples for a in answers), all(a.decided for a in answers)
     bound = "" if ended["rows"] else "≥ "

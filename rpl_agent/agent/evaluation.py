@@ -66,11 +66,11 @@ def _standard_error(values: np.ndarray) -> float:
 
 def monte_carlo(agent: Any, env: Env, episodes: int, *, seed: int = 0, policy: Policy | None = None) -> Evaluation:
     """Episodes of a policy (default: the agent's) in ``env``, without learning from them."""
-    done = play(agent, env, episodes, seed=seed, policy=policy if policy is not None else agent.policy)
+    done = play_policy(agent, env, episodes, seed=seed, policy=policy if policy is not None else agent.policy)
     return Evaluation(np.array(done.returns), np.array(done.lengths), np.array(done.values), done.cut)
 
 
-def play(agent: Any, env: Env, episodes: int, *, seed: int, policy: Policy) -> SampledBatch:
+def play_policy(agent: Any, env: Env, episodes: int, *, seed: int, policy: Policy) -> SampledBatch:
     """Episodes of a policy that nobody learns from."""
     if not hasattr(episodes, "__index__") or isinstance(episodes, bool) or episodes < 1:
         raise ModelError(f"episodes {episodes!r} must be a whole number, at least 1")

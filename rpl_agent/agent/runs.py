@@ -158,7 +158,7 @@ def resume(
         return _finish(agent, folder, oracle_theta)
 
 
-def evaluate(
+def evaluate_run(
     folder: str | Path,
     env: Env,
     *,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rpl_agent.agent.callbacks import BaseCallback
-from rpl_agent.agent.evaluation import contradiction_of, play
+from rpl_agent.agent.evaluation import contradiction_of, play_policy
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.schedule import Doubling
@@ -209,13 +209,15 @@ class PolicyPaths(BaseCallback):
         if self.planned * agent.num_timesteps > left * agent.num_episodes:
             return 0, 0
         self.policy = agent.policy
-        played = play(agent, env, self.planned, seed=agent.session.fresh_seed(), policy=self.policy)
+        played = play_policy(agent, env, self.planned, seed=agent.session.fresh_seed(), policy=self.policy)
         low, high = self._worth.bounds(played, self._delta, agent.session.experience.reward_error)
         self.found = (low, math.inf) if self._maximising else (-math.inf, high)
         return played.steps, played.episodes
 
 
-def check(env: Env, config: Config, epsilon: float, *, budget: int, seed: int = 0, paths: bool = True) -> SampledAnswer:
+def check_by_sampling(
+    env: Env, config: Config, epsilon: float, *, budget: int, seed: int = 0, paths: bool = True
+) -> SampledAnswer:
     """Sample ``env`` until upper − lower ≤ ``epsilon``, using at most ``budget`` transitions.
 
     ``config`` must have a confidence set that holds at all times (the agent refuses others).

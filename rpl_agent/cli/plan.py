@@ -88,7 +88,7 @@ def run_plan(arguments: argparse.Namespace) -> None:
 
 
 def run_smc(arguments: argparse.Namespace) -> None:
-    from rpl_agent.agent.smc import check
+    from rpl_agent.agent.smc import check_by_sampling
     from rpl_agent.core.errors import ModelError
 
     file_as_model(arguments)
@@ -100,7 +100,7 @@ def run_smc(arguments: argparse.Namespace) -> None:
     if not source.pmdp.num_parameters:
         raise ModelError("nothing is unknown: the model has no probabilistic command")
     config = config_of(arguments)
-    found = check(source.env(), config, arguments.epsilon, budget=arguments.budget, seed=arguments.seed)
+    found = check_by_sampling(source.env(), config, arguments.epsilon, budget=arguments.budget, seed=arguments.seed)
     data = {
         "model": source.name,
         "property": source.objective.describe(),

@@ -323,10 +323,12 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         raise ModelError(f"--{unused[0]} belongs to --policy FILE; the range of a run's values is --worth LEAST MOST")
     if arguments.run_folder is None:
         raise ModelError("give a run folder, or --policy FILE --env ID --returns LO HI")
-    from rpl_agent.agent.runs import evaluate
+    from rpl_agent.agent.runs import evaluate_run
 
     source = stored_source(arguments.run_folder, arguments.env)
-    result = call(evaluate, arguments, arguments.run_folder, source.env(), theta=source.theta, options=source.options)
+    result = call(
+        evaluate_run, arguments, arguments.run_folder, source.env(), theta=source.theta, options=source.options
+    )
     emit(arguments, result, "evaluation")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import rpl_envs
 from rpl_agent import DataError, ModelError, Objective, RPLAgent
-from rpl_agent.agent.runs import evaluate, train
+from rpl_agent.agent.runs import evaluate_run, train
 from rpl_agent.agent.world.plays import value_range
 from rpl_agent.core.model import Policy, build
 from rpl_agent.formats import prism
@@ -157,8 +157,8 @@ def betting():
 
 def test_runs_show_it_beside_the_certificate(tmp_path):
     train(betting(), log_dir=tmp_path, name="run", budget=300, quiet=True)
-    result = evaluate(tmp_path / "run", betting(), episodes=500, theta=rpl_envs.benchmark("Betting", n=3).theta)
+    result = evaluate_run(tmp_path / "run", betting(), episodes=500, theta=rpl_envs.benchmark("Betting", n=3).theta)
     assert result["witness_lower"] <= result["exact"] <= result["witness_upper"]
     assert "without any model" in result["text"] and result["contradiction"] is None
-    bounded = evaluate(tmp_path / "run", betting(), episodes=500, bounds=(0.0, 1e6))
+    bounded = evaluate_run(tmp_path / "run", betting(), episodes=500, bounds=(0.0, 1e6))
     assert bounded["witness_upper"] > result["witness_upper"]

@@ -7,7 +7,7 @@ import pytest
 
 import rpl_envs
 from rpl_agent.agent.sampling.experience import SampledBatch
-from rpl_agent.agent.smc import PathWorth, SampledAnswer, check, together
+from rpl_agent.agent.smc import PathWorth, SampledAnswer, check_by_sampling, together
 from rpl_agent.core.evidence.ledger import split_paths
 from rpl_agent.core.model.objectives.objective import Objective
 from rpl_agent.core.solver import solve_at
@@ -49,13 +49,13 @@ def own_env(question: str = "P=? [ F s=3 ]", text: str = CHAIN, steps: int = 100
 def test_paths_and_certificates_miss_no_more_often_than_delta():
     """Of 81 seeds one misses, 1; 5 of 12 would be beyond chance at δ = 0.1 (P < 0.005)."""
     env, exact = own_env()[1], 0.15 / 0.7
-    found = [check(env, Config(delta=0.1), 0.1, budget=100_000, seed=seed) for seed in range(12)]
+    found = [check_by_sampling(env, Config(delta=0.1), 0.1, budget=100_000, seed=seed) for seed in range(12)]
     assert sum(not answer.lower <= exact <= answer.upper for answer in found) < 5
 
 
 def test_a_chain_is_decided_by_its_paths():
     """P = 0.5 · 0.3 / (1 − 0.5 · 0.4 − 0.5 · 0.2)."""
-    found = check(own_env()[1], Config(delta=0.1), 0.1, budget=100_000, seed=0)
+    found = check_by_sampling(own_env()[1], Config(delta=0.1), 0.1, budget=100_000, seed=0)
     exact = 0.15 / 0.7
     assert found.decided and found.lower <= exact <= found.upper and not isinstance(found.paths, str)
     assert found.certificate.delta == pytest.approx(0.05) and found.contradiction is None
@@ -71,7 +71,7 @@ def test_horizons_and_rewards_have_paths_too(question, epsilon):
     """The last is of a model without cycles: no path earns more than four."""
     text = CHAIN if "s>2" not in question else CHAIN.replace("s'=0)", "s'=5)")
     _, env, exact = own_env(question, text)
-    found = check(env, Config(delta=0.1), epsilon, budget=100_000)
+    found = check_by_sampling(env, Config(delta=0.1), epsilon, budget=100_000)
     assert not isinstance(found.paths, str) and found.decided and found.lower <= exact <= found.upper
     assert found.paths[0] <= exact <= found.paths[1] and np.ptp(found.paths) < 2 * epsilon
 
@@ -81,7 +81,7 @@ def test_discounted_paths_that_are_cut_keep_what_they_may_still_earn():
     pmdp, truth = model.objective('R{"steps"}=? [ F s>2 ]')[0], model.truth
     objective = Objective.discounted("steps", 0.5)
     env = rpl_envs.make_own(pmdp, objective, truth.tolist(), max_episode_steps=2)
-    found = check(env, Config(delta=0.1), 0.5, budget=20_000)
+    found = check_by_sampling(env, Config(delta=0.1), 0.5, budget=20_000)
     exact = solve_at(pmdp, truth, objective).middle
     assert not isinstance(found.paths, str) and found.paths[0] <= exact <= found.paths[1]
     worth = PathWorth(pmdp, objective)
@@ -91,14 +91,14 @@ def test_discounted_paths_that_are_cut_keep_what_they_may_still_earn():
 
 def test_what_paths_do_not_tell():
     pmdp, env, exact = own_env('R{"steps"}=? [ F s>2 ]')
-    found = check(env, Config(delta=0.1), 1.6, budget=100_000)
+    found = check_by_sampling(env, Config(delta=0.1), 1.6, budget=100_000)
     assert "has no bound" in found.paths and found.certificate.delta == 0.1
     assert found.decided and found.lower <= exact <= found.upper
-    assert "initial state" in check(own_env("P=? [ F s=0 ]")[1], Config(delta=0.1), 0.1, budget=100).paths
-    assert check(own_env()[1], Config(delta=0.1), 0.5, budget=1000, paths=False).paths == "not asked for"
+    assert "initial state" in check_by_sampling(own_env("P=? [ F s=0 ]")[1], Config(delta=0.1), 0.1, budget=100).paths
+    assert check_by_sampling(own_env()[1], Config(delta=0.1), 0.5, budget=1000, paths=False).paths == "not asked for"
     # of these plays some end in 4 and 5, and then cost infinity: no path shows that
     _, env, _ = own_env('R{"uneven"}=? [ F s=3 ]', CHAIN.replace("s'=0)", "s'=5)"))
-    found = check(env, Config(delta=0.1), 0.5, budget=300)
+    found = check_by_sampling(env, Config(delta=0.1), 0.5, budget=300)
     assert "infinity" in found.paths and found.upper == np.inf
     # gains and losses: what is open may take back what was earned
     mixed = PathWorth(pmdp, Objective.total("mixed", horizon=4))
@@ -123,8 +123,8 @@ def choice() -> str:
 
 def test_the_robust_policy_is_played_once(all_looks):
     pmdp, env, exact = own_env("Pmax=? [ F s=7 ]", choice())
-    found = check(env, Config(delta=0.05), 0.15, budget=200_000, seed=3)
-    alone = check(env, Config(delta=0.05), 0.15, budget=200_000, seed=3, paths=False)
+    found = check_by_sampling(env, Config(delta=0.05), 0.15, budget=200_000, seed=3)
+    alone = check_by_sampling(env, Config(delta=0.05), 0.15, budget=200_000, seed=3, paths=False)
     assert found.decided and alone.decided and found.lower <= exact <= found.upper
     assert found.episodes <= 1.3 * alone.episodes
     assert not isinstance(found.paths, str) and found.paths[1] == np.inf and found.lower == found.paths[0]
@@ -133,7 +133,7 @@ def test_the_robust_policy_is_played_once(all_looks):
 
 
 def test_paths_that_exclude_the_certificate_are_believed():
-    certificate = check(own_env()[1], Config(delta=0.1), 0.5, budget=2_000).certificate
+    certificate = check_by_sampling(own_env()[1], Config(delta=0.1), 0.5, budget=2_000).certificate
     shifted = (certificate.upper + 0.1, certificate.upper + 0.2)
     assert together(certificate, shifted) == shifted and together(certificate, (0.0, 1.0)) == (
         certificate.lower, certificate.upper,

@@ -127,7 +127,7 @@ def test_what_is_shown_of_a_run_is_what_is_proved(run, capsys):
     assert stored.proved
     agent = runs.load_run(Path(run["run"]), world())
     assert (agent.certificate.lower, agent.certificate.upper) == (stored.lower, stored.upper)
-    shown = runs.evaluate(run["run"], world(), episodes=20)
+    shown = runs.evaluate_run(run["run"], world(), episodes=20)
     assert main(["info", run["run"], "--json"]) == 0
     for found in (run, shown, json.loads(capsys.readouterr().out)):
         assert (found["lower"], found["upper"]) == (stored.lower, stored.upper)
@@ -161,7 +161,7 @@ def test_resumed_logs_hide_what_came_after_the_checkpoint(run, tmp_path):
 
 
 def test_evaluate_by_sampling_and_exactly(run):
-    result = runs.evaluate(run["run"], world(), episodes=4000, theta=WORLD.theta, seed=3)
+    result = runs.evaluate_run(run["run"], world(), episodes=4000, theta=WORLD.theta, seed=3)
     assert abs(result["monte_carlo"] - result["exact"]) < 5 * result["standard_error"]
     assert (
         result["exact"] <= result["optimum"] + 1e-6

@@ -16,7 +16,7 @@ import pytest
 
 import rpl_envs  # noqa: F401 (registers the worlds)
 from rpl_agent.agent import runs
-from rpl_agent.agent.output.watch import EpisodeFrame, play, watch, write_gif
+from rpl_agent.agent.output.watch import EpisodeFrame, episode_frames, watch, write_gif
 from rpl_agent.cli import main
 from rpl_agent.core.errors import ModelError
 
@@ -52,7 +52,7 @@ def replay(folder, seed):
 def test_frames_tell_the_actions_and_the_return(folder):
     actions, rewards = replay(folder, 5)
     agent = runs.load_run(runs.Path(folder), world())
-    frames = list(play(agent, world("ansi"), 2, seed=5))
+    frames = list(episode_frames(agent, world("ansi"), 2, seed=5))
     first = [frame for frame in frames if frame.episode == 1]
     assert [frame.action for frame in first] == [None, *actions]
     assert [frame.total for frame in first] == pytest.approx([0.0, *np.cumsum(rewards)])
@@ -63,7 +63,7 @@ def test_frames_tell_the_actions_and_the_return(folder):
 
 def test_a_cut_episode_says_so(folder):
     short = gym.make(ID, render_mode="ansi", max_episode_steps=2)
-    frames = list(play(runs.load_run(runs.Path(folder), world()), short, 1))
+    frames = list(episode_frames(runs.load_run(runs.Path(folder), world()), short, 1))
     assert len(frames) == 3 and frames[-1].cut and "cut by the time limit" in frames[-1].caption
 
 

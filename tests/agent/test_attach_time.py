@@ -13,7 +13,7 @@ from gymnasium.vector import AsyncVectorEnv
 import rpl_envs  # noqa: F401
 from rpl_agent import ModelError, Objective, RPLAgent, RPLWarning
 from rpl_agent.agent.evaluation import monte_carlo
-from rpl_agent.agent.runs import evaluate, train
+from rpl_agent.agent.runs import evaluate_run, train
 from rpl_agent.agent.world.plays import longest_play
 from rpl_agent.guarantee.shown import true_value
 from tests.attach_worlds import Machine, machine_model
@@ -24,7 +24,7 @@ def test_a_time_limit_that_can_cut_is_said(tmp_path):
     env = gym.make("rpl/Engagement-50-v0")
     result = train(env, log_dir=tmp_path, name="run", budget=40, quiet=True)
     assert "the limit of 51 steps" in result["truncation"] and result["truncation"] in result["text"]
-    found = evaluate(tmp_path / "run", env, episodes=50)
+    found = evaluate_run(tmp_path / "run", env, episodes=50)
     assert found["cut"] > 0 and "without the time limit" in found["text"]
     assert "\n" not in found["truncation"]
 

@@ -13,7 +13,7 @@ from rpl_agent.formats import prism
 from rpl_agent.formats.prism.explore.code import column_of
 from rpl_agent.formats.prism.language.parser import parse_expression, parse_model
 from rpl_agent.formats.prism.language.scope import link
-from rpl_agent.formats.prism.language.typed import evaluate
+from rpl_agent.formats.prism.language.typed import interpret
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 FILES = [path.read_text() for path in sorted(MODELS.glob("*.prism"))]
@@ -164,7 +164,7 @@ def test_compiled_numbers_are_exact(text):
     exact, failed = [], []
     for k, state in enumerate(GRID.tolist()):
         try:
-            exact.append(evaluate(node, state))
+            exact.append(interpret(node, state))
         except prism.PrismError:
             failed.append(k)
             exact.append(None)
@@ -184,7 +184,7 @@ def test_compiled_conditions_are_exact(text):
     expected = []
     for state in GRID.tolist():
         try:
-            expected.append(evaluate(node, state))
+            expected.append(interpret(node, state))
         except prism.PrismError:
             return
     got = column_of(node, PROGRAM.variables, list(GRID.T.astype(np.int64)), len(GRID))

@@ -6,7 +6,7 @@ from itertools import product
 
 from rpl_agent.core.model import Domain, ParametricMDP, Polynomial, build
 from rpl_agent.formats.prism.language.scope import Program
-from rpl_agent.formats.prism.language.typed import evaluate
+from rpl_agent.formats.prism.language.typed import interpret
 
 
 def build_slowly(program: Program, domain: Domain, action_names: tuple[str, ...]) -> ParametricMDP:
@@ -17,12 +17,12 @@ def build_slowly(program: Program, domain: Domain, action_names: tuple[str, ...]
         labels = dict.fromkeys(c.action for module in program.modules for c in module if c.action)
         for label in labels:
             per_module = [[c for c in m if c.action == label] for m in program.modules]
-            enabled = [[c for c in cs if evaluate(c.guard, state)] for cs in per_module if cs]
+            enabled = [[c for c in cs if interpret(c.guard, state)] for cs in per_module if cs]
             for combination in product(*enabled):
                 choices[label] = outcomes(combination, state)
         for module in program.modules:
             for c in module:
-                if c.action is None and evaluate(c.guard, state):
+                if c.action is None and interpret(c.guard, state):
                     choices[f"{c.module}.{c.number}"] = outcomes((c,), state)
         return choices or {"deadlock": {state: Polynomial.constant(1)}}
 
@@ -32,9 +32,9 @@ def build_slowly(program: Program, domain: Domain, action_names: tuple[str, ...]
             chance, after = Polynomial.constant(1), list(state)
             for update in updates:
                 if update.probability is not None:
-                    chance = chance * evaluate(update.probability, state)
+                    chance = chance * interpret(update.probability, state)
                 for index, value in update.assignments:
-                    after[index] = int(evaluate(value, state))
+                    after[index] = int(interpret(value, state))
             key = tuple(after)
             row[key] = row.get(key, Polynomial({})) + chance
         return row
@@ -42,6 +42,6 @@ def build_slowly(program: Program, domain: Domain, action_names: tuple[str, ...]
     return build(
         tuple(v.initial for v in program.variables), actions, domain=domain, action_names=action_names,
         variables=[v.name for v in program.variables],
-        labels={k: (lambda s, node=node: bool(evaluate(node, s))) for k, node in program.labels.items()},
+        labels={k: (lambda s, node=node: bool(interpret(node, s))) for k, node in program.labels.items()},
         validate=False,
     )  # fmt: skip

@@ -41,7 +41,7 @@ class EpisodeFrame:
         return "   ".join([*parts, f"return {self.total:.6g}{end}"])
 
 
-def play(agent: Any, env: Env, episodes: int, *, seed: int = 0) -> Iterator[EpisodeFrame]:
+def episode_frames(agent: Any, env: Env, episodes: int, *, seed: int = 0) -> Iterator[EpisodeFrame]:
     """Yield the frames of episodes played in the agent's current mode, as they come."""
     _check_render_mode(env)
     for episode in range(1, episodes + 1):
@@ -93,7 +93,7 @@ def watch(
 ) -> dict[str, Any]:
     """Show the policy of a run in action: frames as text, drawn in place (``live``), or written as .gif."""
     agent.mode = mode
-    steps = play(agent, env, episodes, seed=seed)
+    steps = episode_frames(agent, env, episodes, seed=seed)
     frames = list(steps) if output is not None or not live else list(_shown_in_place(steps, fps))
     returns = [frame.total for frame in frames if frame.over]
     actions = [frame.action for frame in frames]

@@ -242,7 +242,7 @@ def visits(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
     return found
 
 
-def evaluate(problem: Problem, policy: Policy, p: np.ndarray) -> tuple[PolicyChain, np.ndarray, Any] | None:
+def solve_chain(problem: Problem, policy: Policy, p: np.ndarray) -> tuple[PolicyChain, np.ndarray, Any] | None:
     """(chain, values (S,), factors) of a policy in a model with cycles, for expressions with values p (F,).
 
     None if its value is infinite or its chain too large to be factorised.
@@ -266,7 +266,7 @@ def value_at(problem: Problem, policy: Policy, p: np.ndarray) -> float | None:
     if problem.objective.horizon is not None:
         return float(StepExpansion.of(problem, point, policy).values[-1, state])
     if problem.order is None:
-        found = evaluate(problem, policy, p)
+        found = solve_chain(problem, policy, p)
         return None if found is None else float(found[1][state])
     expansion = expand_without_cycles(problem, point, problem.order, policy)
     return None if expansion is None else float(expansion.values[state])
@@ -275,7 +275,7 @@ def value_at(problem: Problem, policy: Policy, p: np.ndarray) -> float | None:
 def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
     """The expansion of a policy in a model with cycles; None if it is infinite or too large to be factorised."""
     chances, size = chances_of(problem, frame), problem.pmdp.num_states
-    found = evaluate(problem, policy, chances.p)
+    found = solve_chain(problem, policy, chances.p)
     if found is None:
         return None
     (chain, values, factors), gradient = found, np.zeros((size, frame.dimension))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.core.model import ParametricMDP, Policy, Sense, gather
-from rpl_agent.core.solver.check import prove
+from rpl_agent.core.solver.check import prove_side
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, CYCLIC, model_graph, played_rows, usable_rows
 from rpl_agent.core.solver.operator import generic_bounds, state_bounds
 from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, Problem
@@ -92,9 +92,9 @@ def solve_batch(problem: Problem, precision: float, max_iterations: int, began: 
     above = (fixed, own) if problem.objective.sense is Sense.MIN else (free, graph)
     high, more = _above(problem, blocks, above[0], above[1], low, max_iterations)
     low, high = without_tiny(problem, low, high)
-    if prove(problem, low, False, policy if problem.agent == MAX_AGENT else problem.policy):
+    if prove_side(problem, low, False, policy if problem.agent == MAX_AGENT else problem.policy):
         low = _nothing(problem, False)
-    if prove(problem, high, True, policy if problem.objective.sense is Sense.MIN else problem.policy):
+    if prove_side(problem, high, True, policy if problem.objective.sense is Sense.MIN else problem.policy):
         high = _nothing(problem, True)
     return finish(problem, low, high, policy, max(1, steps + more), precision, began, None)
 

@@ -125,11 +125,11 @@ def check(solution: ClaimedBounds, sides: Sequence[bool] = (False, True)) -> lis
         if solution.problem.is_hull and upward != solution.problem.maximise and np.isfinite(values).any():
             return [f"{'upper' if upward else 'lower'} is claimed of a hull, which does not bound this side"]
         claim = (values, upward) if problem.mirrors is None else (-values, not upward)
-        issues += prove(problem, *claim, side_policy(solution, upward), solution.nature_witness)
+        issues += prove_side(problem, *claim, side_policy(solution, upward), solution.nature_witness)
     return issues
 
 
-def prove(
+def prove_side(
     problem: Problem, values: np.ndarray, upward: bool, policy: Policy | None, witness: np.ndarray | None = None
 ) -> list[str]:
     """What is missing in a proof that values (S,) are bounds from one side; the agent plays a policy or is free."""

@@ -22,7 +22,7 @@ from rpl_agent.core.relaxations.base import CURVED, INTERVAL
 from rpl_agent.core.solver.check import Witness
 from rpl_agent.core.solver.cyclic.local import Local
 from rpl_agent.core.solver.cyclic.quotient import Quotient, collapse
-from rpl_agent.core.solver.cyclic.strategies import Play, can_hold, improve, play, scale_of
+from rpl_agent.core.solver.cyclic.strategies import Play, can_hold, improve, iterate_strategies, scale_of
 from rpl_agent.core.solver.cyclic.sweeping import clip, is_narrow, swept_bounds
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, moves, played_rows, staying_rows, usable_rows
 from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
@@ -153,7 +153,7 @@ def _infinite_lower(
     )
     for gamma in (1.0 - 1e-4, 1.0 - 1e-7):
         patient = replace(local, gamma=gamma)
-        rows = play(patient, True, np.concatenate([np.zeros(local.n), prize]), 200).rows
+        rows = iterate_strategies(patient, True, np.concatenate([np.zeros(local.n), prize]), 200).rows
         if not (_finite(problem, local.fix_agent(rows), upper) & infinite).any():
             return np.inf, rows
     return 0.0, rows
@@ -256,7 +256,7 @@ def _bounds(
     n = local.n
     exit_low, exit_high = lower[local.exits], upper[local.exits]
     first = exit_low if problem.proper_max else exit_high
-    game = play(local, problem.proper_max, np.concatenate([guess[local.states], first]), budget)
+    game = iterate_strategies(local, problem.proper_max, np.concatenate([guess[local.states], first]), budget)
     proper, steps = _proper_bound(problem, local, game, first, budget)
     other, more = _other_bound(problem, local, game, exit_high if problem.proper_max else exit_low, budget)
     low, high = (proper, other) if problem.proper_max else (other, proper)

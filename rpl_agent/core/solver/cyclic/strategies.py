@@ -89,7 +89,7 @@ def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.
     return local.graph.hold_set(nature, usable, quantifier, start)[: local.n]
 
 
-def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Play:
+def iterate_strategies(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Play:
     """Optimal strategies of both sides (Hoffman-Karp): the proper side improves, its opponents respond exactly.
 
     values : (n + m,) a guess for the states, the true values for the exits

@@ -25,7 +25,7 @@ from rpl_agent.core.model.states import Codec
 from rpl_agent.core.native import core
 from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import StateVariable
-from rpl_agent.formats.prism.language.typed import Node, Type, evaluate
+from rpl_agent.formats.prism.language.typed import Node, Type, interpret
 
 # Products of two values below this stay below 2**63.
 LIMIT = 2**62
@@ -279,7 +279,7 @@ def exact_values(node: Node, variables: Sequence[StateVariable], columns: Column
     values = []
     for state in np.array(columns, dtype=np.int64).reshape(len(columns), n).T.tolist():
         try:
-            value = evaluate(node, state)
+            value = interpret(node, state)
         except PrismError as error:
             shown = ", ".join(f"{variables[i].name}={state[i]}" for i in sorted(node.support))
             raise PrismError(f"{error.reason} at ({shown})", node.position) from None

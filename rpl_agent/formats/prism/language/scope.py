@@ -18,7 +18,7 @@ from rpl_agent.formats.prism.language.typed import (
     Node,
     Type,
     apply,
-    evaluate,
+    interpret,
     literal,
     parameter,
     parameters_of,
@@ -189,7 +189,7 @@ class Scope:
             )
         node = self.resolve(constant.value)
         if not node.is_literal and not node.parametric:
-            evaluate(node, ())  # names the operation that failed
+            interpret(node, ())  # names the operation that failed
             raise PrismError(f"the value of constant '{constant.name}' is not constant", constant.value.position)
         allowed = {"int": (Type.INT,), "double": (Type.INT, Type.DOUBLE), "bool": (Type.BOOL,)}[constant.type]
         if node.type not in allowed:

@@ -4,7 +4,7 @@ Numbers are exact (int or Fraction), so a decimal literal means what it says. Th
 parameter is a polynomial (`Polynomial`); everything that determines the *structure* of the
 model (guards, updates, bounds, conditions) must not depend on parameters.
 
-`evaluate` is the slow, obvious meaning of an expression in one state; `explore.code` compiles the same expressions.
+`interpret` is the slow, obvious meaning of an expression in one state; `explore.code` compiles the same expressions.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def apply(operator: str, arguments: tuple[Node, ...], position: Position) -> Nod
     node = Node(operator, arguments, kind, position, None, support, parametric, depth)
     if not parametric and all(a.is_literal for a in arguments):
         try:
-            return literal(evaluate(node, ()), position, kind)
+            return literal(interpret(node, ()), position, kind)
         except PrismError:
             # 1/0 in a branch that is never taken is not an error; if it is taken, it reports the error then.
             return node
@@ -160,7 +160,7 @@ def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Posi
     )
 
 
-def evaluate(node: Node, state: Sequence[int], memo: dict[int, Any] | None = None) -> Any:
+def interpret(node: Node, state: Sequence[int], memo: dict[int, Any] | None = None) -> Any:
     """The exact value of an expression in one state (variables by index, booleans as 0/1).
 
     A bool, an int, a Fraction, or a Polynomial if parameters occur.
@@ -182,14 +182,14 @@ def _operate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
     kind, arguments = node.operator, node.arguments
     # lazy operators first: the other side may be undefined, as in x>0 & 10/x>2
     if kind == "&":
-        return all(evaluate(a, state, memo) for a in arguments)
+        return all(interpret(a, state, memo) for a in arguments)
     if kind == "|":
-        return any(evaluate(a, state, memo) for a in arguments)
+        return any(interpret(a, state, memo) for a in arguments)
     if kind == "=>":
-        return not evaluate(arguments[0], state, memo) or bool(evaluate(arguments[1], state, memo))
+        return not interpret(arguments[0], state, memo) or bool(interpret(arguments[1], state, memo))
     if kind == "?:":
-        return evaluate(arguments[1] if evaluate(arguments[0], state, memo) else arguments[2], state, memo)
-    values = [evaluate(a, state, memo) for a in arguments]
+        return interpret(arguments[1] if interpret(arguments[0], state, memo) else arguments[2], state, memo)
+    values = [interpret(a, state, memo) for a in arguments]
     if kind in _WITH_POSITION:
         return _WITH_POSITION[kind](node, *values)
     return _PLAIN[kind](*values)

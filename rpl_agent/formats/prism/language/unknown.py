@@ -26,7 +26,7 @@ from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.parser import parse_expression
 from rpl_agent.formats.prism.language.scope import Command, Number, Program, Scope, StateVariable, link
-from rpl_agent.formats.prism.language.typed import Node, Type, apply, evaluate, literal, parameter, variable
+from rpl_agent.formats.prism.language.typed import Node, Type, apply, interpret, literal, parameter, variable
 
 _RANGE = re.compile(r"//\s*range\s+(\S+)\s+(\S+)\s+(\S+)\s*$")
 _CONSTRAINT = re.compile(r"//\s*constraint\s+(.*\S)\s*$")
@@ -98,7 +98,7 @@ def _half_space(text: str, position: Position, scope: Scope) -> Polynomial:
         sides = []
         for argument in parsed.arguments:
             node = scope.resolve(argument)
-            value = evaluate(node, [0] * len(scope.variables)) if not node.support else None
+            value = interpret(node, [0] * len(scope.variables)) if not node.support else None
             if value is None or isinstance(value, bool):
                 raise refuse("a constraint comment is about parameters only", argument.position)
             sides.append(value if isinstance(value, Polynomial) else Polynomial.constant(value))
@@ -214,7 +214,7 @@ class UnknownCommands:
         """Nodes for the updates in one combination of variables; impossible updates stay at 0."""
         numbers: list[Fraction] = []
         try:
-            numbers = [Fraction(evaluate(node, state)) for node in given]
+            numbers = [Fraction(interpret(node, state)) for node in given]
         except PrismError:
             pass  # the file gives no distribution for this combination: no state may reach it
         total = sum(numbers, Fraction(0))
@@ -279,7 +279,7 @@ def forget_constants(
         node = scope.resolve(ast.Name(declared[name].position, name))
         if node.parametric:
             raise PrismError(f"the constant '{name}' has no value: it is unknown already", declared[name].position)
-        value = evaluate(node, [0] * len(scope.variables))
+        value = interpret(node, [0] * len(scope.variables))
         if isinstance(value, bool) or node.type is not Type.DOUBLE:
             raise PrismError(f"only constants of type double can be unknown, not '{name}'", declared[name].position)
         truth[name] = Fraction(value)
