@@ -6,6 +6,7 @@ values are known, and of a small world, and forges their proofs in two ways:
 - *Witness.* The file is made by the package's own `prove` with a checker that is too generous in one rule (an interval
   that nothing excludes, δ spent twice, a ball that does not enclose, plays that need not end, …). All values, cuts and
   multipliers then fit the false rule. The real checker must refuse the file, or what it claims must be true.
+  The same for claims that compare: optimal policies, gains over a baseline and limits of a small world.
 - *Statement.* Data, marks, policy, objective, model or δ are changed and everything else is made anew from them, so
   that the checker has nothing to refuse. Then the comparison with the reader's own (`rpl certify --verify`) must.
 
@@ -33,13 +34,17 @@ import numpy as np
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.model import Domain, ParametricMDP, Policy, Sense
+from rpl_agent.core.model import Domain, Limit, ParametricMDP, Policy, Sense
+from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.claims.improvement import Improvement, improve
+from rpl_agent.guarantee.claims.limits import certify as certify_limited
 from rpl_agent.guarantee.likelihood.joint_set import Ball
 from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.proof import belongs, prove
 from rpl_agent.guarantee.proof.foundation import Cuts, Foundation
+from rpl_agent.guarantee.shown import true_value
 from tests.certify.proved import OBJECTIVES, model, optimum, sampled
 from tests.reference.proofs import SIDES, Case, cases
 
@@ -148,6 +153,28 @@ def _kind_nature(draw: random.Random) -> Iterator[Any]:
     yield mock.patch.object(checker.Claim, "most", less)
 
 
+def _any_tie(draw: random.Random) -> Iterator[Any]:
+    """Rows are ties whatever they do."""
+    yield mock.patch.object(checker, "check_optimal", lambda *_: None)
+
+
+def _kind_difference(draw: random.Random) -> Iterator[Any]:
+    """Two functions differ by less than they do."""
+    less, plain = Fraction(draw.choice([1, 10, 100])) / 100, checker.at_most
+    yield mock.patch.object(checker, "at_most", lambda claims, start: plain(claims, start) - less * (len(claims) > 1))
+
+
+def _cheap_limits(draw: random.Random) -> Iterator[Any]:
+    """A sum counts limits with another weight than the bound."""
+    share, plain = Fraction(draw.choice([0, 1, 3])) / 2, checker.Sum.__init__
+
+    def other(self: checker.Sum, model: checker.Model, parts: list[Any]) -> None:
+        plain(self, model, [parts[0], *((share * weight, part) for weight, part in parts[1:])])
+
+    yield mock.patch.object(checker.Sum, "__init__", other)
+
+
+COMPARING = (_any_tie, _kind_difference, _cheap_limits)
 WITNESSES = (_generous_intervals, _spent_twice, _lower_level, _any_ball, _plays_end, _all_possible, _kind_nature)
 
 
@@ -162,6 +189,66 @@ def witness(case: Case, kind: Callable[..., Iterator[Any]], draw: random.Random)
 def strongest(pmdp: ParametricMDP, counts: Counts, certificate: Certificate, **changes: Any) -> Proof:
     """The proof of all that can be proved, not only of what was computed."""
     return prove(pmdp, counts, replace(certificate, **{"lower": 1e300, "upper": -1e300} | changes))
+
+
+# ---------------------------------------------------------------------- claims that compare
+def comparing(seed: int) -> Iterator[tuple[str, Any, Proof, dict[str, tuple[float, int]]]]:
+    """(kind, what is certified, forged proof, true values with the way of their bounds) of claims of a small world."""
+    draw, pmdp, theta = random.Random(seed), model(), np.array([0.6, 0.7])
+    counts = sampled(pmdp, draw.choice([200, 600, 2000]), seed)
+    other = Policy.deterministic(np.array([draw.randrange(*pmdp.state_ptr[s : s + 2]) for s in range(pmdp.num_states)]))
+    goal, limit = OBJECTIVES["Pmax"], Limit(OBJECTIVES["cost"], draw.choice([3.0, 6.0, 12.0]))
+    asked: list[Any] = [
+        improve(pmdp, counts, goal, other, delta=1e-6),
+        improve(pmdp, counts, goal, Policy.uniform(pmdp)),
+    ]
+    asked += [
+        certify_limited(pmdp, counts, goal, subject_to=[limit], delta=1e-6),
+        certify(pmdp, counts, goal, policy=other),
+    ]
+    best = solve_at(pmdp, theta, goal, precision=1e-10).middle
+    for found in asked:
+        own = true_value(pmdp, goal, found.policy, theta, 1e-10)
+        truth = {"lower": (own, -1), "regret": (best - own, 1)}
+        if isinstance(found, Improvement):
+            base = true_value(pmdp, goal, found.baseline or other, theta, 1e-10)
+            truth |= {"upper": (own, 1), "baseline lower": (base, -1), "baseline upper": (base, 1)}
+            truth |= {"gain lower": (own - base, -1), "gain upper": (own - base, 1)}
+            claims: dict[str, Any] = {"lower": 1e300, "upper": -1e300, "value": (1e300, -1e300)}
+            claims |= {"baseline_value": (1e300, -1e300)}
+        elif found.limits:
+            cost = true_value(pmdp, limit.objective, found.policy, theta, 1e-10)
+            truth = {"lower": (own, -1), "limit 0 lower": (cost, -1), "limit 0 upper": (cost, 1)}
+            truth |= {"upper": (own, 1)} if cost <= limit.threshold - 1e-6 else {}  # which keeps the limit
+            strongest_limit = replace(found.limits[0], lower=1e300, upper=-1e300)
+            claims = {"lower": 1e300, "upper": -1e300, "limits": (strongest_limit,), "regret": 0.0}
+        else:
+            claims = {"lower": 1e300, "upper": -1e300, "regret": 0.0, "optimal": True}
+        for kind in (*COMPARING, *WITNESSES):
+            with ExitStack() as stack:
+                for patch in kind(draw):
+                    stack.enter_context(patch)
+                proof = json.loads(json.dumps(prove(pmdp, counts, replace(found, **claims))))
+            if "refused" not in proof:
+                yield kind.__name__.strip("_"), found, proof, truth
+
+
+def compared(seed: int) -> tuple[Counter[str], list[str]]:
+    """(what became of forged claims that compare, the false ones that the checker accepted)."""
+    tally, wrong = Counter[str](), list[str]()
+    for kind, _, proof, truth in comparing(seed):
+        try:
+            found = checker.check(proof)
+        except (checker.Refused, *checker.MALFORMED):
+            tally[f"{kind} (comparing): refused by the checker"] += 1
+            continue
+        tally[f"{kind} (comparing): accepted, and true"] += 1
+        for name, (value, way) in truth.items():
+            if found[name] is not None and (found[name] - value) * way < -float(SOLVED):
+                wrong.append(f"seed {seed}, {kind}: {name} {found[name]} is false, it is {value}")
+        if found["optimal"] and truth["regret"][0] > float(SOLVED):
+            wrong.append(f"seed {seed}, {kind}: the policy is not optimal")
+    return tally, wrong
 
 
 # ---------------------------------------------------------------------- other statements
@@ -305,6 +392,8 @@ def run(files: int, first: int, watch: Watch) -> tuple[Counter[str], list[str], 
     """(what became of the files, by kind; what went wrong; the next seed)."""
     tally, wrong, seed = Counter[str](), list[str](), first
     while sum(tally.values()) < files:
+        count, false = compared(seed)
+        tally, wrong = tally + count, wrong + false
         for name, case in (*small_cases(seed), *cases(seed)):
             draw = random.Random(f"{seed} {name}")
             for kind, proof in forged(case, draw):

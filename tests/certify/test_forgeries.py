@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import warnings
+from collections import Counter
+from contextlib import ExitStack
 from unittest import mock
 
 import pytest
@@ -54,3 +56,19 @@ def test_what_a_file_runs_is_noticed(watch):
     exec("1 + 1")
     watch.looks = False
     assert any(event in ("exec", "compile") for event in watch.seen)
+
+
+@pytest.mark.parametrize("forger", [forgeries._any_tie, forgeries._kind_difference])
+def test_without_a_rule_false_comparisons_would_pass(forger):
+    """A policy that is not the best would be proved optimal, and gains and regrets would be too good."""
+    warnings.simplefilter("ignore")
+    draw = random.Random(5)  # for which differences are too small by 1
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(forgeries, "WITNESSES", ()))
+        stack.enter_context(mock.patch.object(forgeries, "COMPARING", ()))
+        assert forgeries.compared(0) == (Counter(), [])
+        stack.enter_context(mock.patch.object(forgeries, "COMPARING", (lambda _: iter(()),)))
+        for patch in forger(draw):
+            stack.enter_context(patch)
+        wrong = [text for seed in range(4) for text in forgeries.compared(seed)[1]]
+    assert wrong
