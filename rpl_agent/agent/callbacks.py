@@ -485,3 +485,10 @@ def as_callback(callback: Callback) -> Any:
     if callable(callback):
         return FunctionCallback(callback)
     raise ModelError(f"{callback!r} is neither a callback, a list of callbacks nor a function")
+
+
+def has_callback(callbacks: Any, kind: type) -> bool:
+    """Whether a callback of this kind is among them."""
+    if isinstance(callbacks, CallbackList):
+        return any(has_callback(callback, kind) for callback in callbacks.callbacks)
+    return isinstance(callbacks, kind)

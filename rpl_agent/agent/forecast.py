@@ -1,4 +1,4 @@
-"""How much data is needed: the expected gap after n episodes, from a guess of θ, before any data are drawn.
+"""How much data is needed: the expected gap and regret after n episodes, from a guess of θ, before any data are drawn.
 
 1. *Visits.* The agent's planner sees data drawn at the guess and chooses what to sample next, from few
    episodes to many, as in a run. Every block of episodes has expected visits per row.
@@ -13,7 +13,7 @@ the best of its certificates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from rpl_agent.agent.exploration.design import optimum_gradient
 from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience
+from rpl_agent.agent.schedule import RegretGoal
 from rpl_agent.core.coupled.attribution import fisher_information, point_frame, slopes
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import MOST, Counts, bet_shares
@@ -75,8 +76,10 @@ class Forecast:
     value: float  # the optimum at the guess
     steps: float  # mean number of steps in an episode
     delta: float
-    wanted: float | None = None  # gap
+    regret: np.ndarray  # mean over the draws
+    wanted: float | None = None  # gap, or regret
     needed: int | None = None  # episodes for it
+    aim: str = "gap"  # what is wanted, "gap" or "regret"
 
     @property
     def ideal(self) -> np.ndarray:
@@ -91,6 +94,7 @@ class Forecast:
     def table(self) -> list[dict[str, float]]:
         """One row per number of episodes."""
         columns = {"gap": self.gap, "least": self.least, "most": self.most, "sigma": self.sigma, "price": self.price}
+        columns["regret"] = self.regret
         return [
             {"episodes": int(n), **{name: float(column[k]) for name, column in columns.items()}}
             for k, n in enumerate(self.episodes)
@@ -110,7 +114,10 @@ class Forecast:
             axes.axhline(self.wanted, color="#1c7ed6", linewidth=0.8)
             text = f"{self.needed:,} episodes for {self.wanted:g}"
             axes.plot(self.needed, self.wanted, "o", color="#1c7ed6", label=text)
-        axes.set(xlabel="episodes", ylabel="upper − lower", title=title)
+        if (self.regret > 0.0).any():  # a regret of 0, a policy that is proved to be the best, has no logarithm
+            shown = self.regret > 0.0
+            axes.loglog(self.episodes[shown], self.regret[shown], "s-", color="#2f9e44", label="regret")
+        axes.set(xlabel="episodes", ylabel="upper − lower, and regret", title=title)
         axes.grid(True, which="both", alpha=0.2)
         axes.legend()
         figure.savefig(path)
@@ -124,33 +131,44 @@ def forecast(
     sampler: Sampler,
     *,
     gap: float | None = None,
+    regret: float | str | None = None,
     episodes: Sequence[int] = (),
     draws: int | None = None,
     seed: int = 0,
 ) -> Forecast:
-    """The expected gap: after each of ``episodes``, or around the number that ``gap`` needs.
+    """The expected gap and regret: after each of ``episodes``, or around the number that ``gap`` or ``regret`` needs.
 
+    regret : an amount, or a share of the value such as "1%"
     draws : data sets per number of episodes; None: as many as `enough` asks for.
     """
     fewest = min([*episodes, 1 if draws is None else draws])
     if fewest < 1 or (gap is not None and not 0.0 < gap < np.inf):
         raise ModelError(f"a plan needs draws ≥ 1, a gap > 0 and episodes ≥ 1, not {draws}, {gap}, {list(episodes)}")
+    if gap is not None and regret is not None:
+        raise ModelError("plan for a gap or for a regret, one at a time")
     imagined = _Imagined(pmdp, objective, theta, config, sampler, np.random.default_rng([seed]))
+    value = imagined.best.middle
+    known: dict[int, np.ndarray] = {}  # episodes -> (2, draws) gaps and regrets
 
     def drawn(n: int) -> np.ndarray:
-        gaps: list[float] = []
-        while not (enough(gaps) if draws is None else len(gaps) == draws):
-            rng = np.random.default_rng([seed, n, len(gaps)])
-            gaps.append(certify(pmdp, imagined.draw(n, rng), objective, config).gap)
-        return np.array(gaps)
+        if n not in known:
+            found: list[tuple[float, float]] = []
+            while not (enough([one for one, _ in found]) if draws is None else len(found) == draws):
+                rng = np.random.default_rng([seed, n, len(found)])
+                certificate = certify(pmdp, imagined.draw(n, rng), objective, config)
+                found.append((certificate.gap, certificate.regret))
+            known[n] = np.array(found).T
+        return known[n]
 
-    needed: int | None = None
-    found: dict[int, np.ndarray] = {}
+    needed, wanted = None, gap
     if gap is not None:
-        needed, found = _search(drawn, gap, imagined.most)
-    wanted = episodes or (CURVE if needed is None else [max(1, round(share * needed)) for share in AROUND])
-    points = np.unique([n for n in (*wanted, *found) if n <= imagined.most])
-    gaps = [found[n] if n in found else drawn(n) for n in points.tolist()]
+        needed = _search(lambda n: drawn(n)[0], gap, imagined.most)
+    elif regret is not None:
+        wanted = RegretGoal.parse(regret).most(value, value)
+        needed = _search_regret(lambda n: float(drawn(n)[1].mean()), wanted, imagined.most)
+    asked = episodes or (CURVE if needed is None else [max(1, round(share * needed)) for share in AROUND])
+    points = np.unique([n for n in (*asked, *([] if needed is None else [needed])) if n <= imagined.most])
+    gaps, regrets = zip(*(drawn(n) for n in points.tolist()))
     mean, least, most = (np.array([summary(g) for g in gaps]) for summary in (np.mean, np.min, np.max))
     return Forecast(
         points,
@@ -158,11 +176,13 @@ def forecast(
         least,
         most,
         imagined.sigma(points),
-        imagined.best.middle,
+        value,
         imagined.steps,
         config.delta,
-        gap,
+        np.array([one.mean() for one in regrets]),
+        wanted,
         needed,
+        "gap" if regret is None else "regret",
     )
 
 
@@ -172,8 +192,34 @@ def enough(gaps: Sequence[float]) -> bool:
     return n >= MOST_DRAWS or (n >= FEWEST_DRAWS and not np.std(gaps, ddof=1) > PRECISE * np.mean(gaps) * n**0.5)
 
 
-def _search(drawn: Any, gap: float, most: int) -> tuple[int, dict[int, np.ndarray]]:
-    """The number of episodes after which the mean gap is small enough, and the draws there."""
+def _search_regret(mean: Callable[[int], float], wanted: float, most: int) -> int:
+    """The least number of episodes found after which the mean regret is small enough.
+
+    Regrets fall with the data, and to zero at once where a policy is proved to be the best: the search keeps a bracket.
+    """
+    n, low, high = min(START, most), 0, None
+    for _ in range(TRIES):
+        found = mean(n)
+        if found <= wanted:
+            high = n
+        else:
+            low = n
+        if n == most and high is None:
+            raise ModelError(f"a regret of {wanted:g} needs more than {most:,} episodes, as many as can be counted")
+        if high == 1 or (high is not None and high - low <= max(1, CLOSE * high)):
+            break
+        factor = float(np.clip(found / wanted if np.isfinite(found) else 100.0, 1e-2, 1e2))
+        ahead = round(n * (max(factor, 2.0) if found > wanted else min(factor, 0.5)))
+        if high is not None and not low < ahead < high:
+            ahead = round((max(low, 1) * high) ** 0.5)
+        n = int(np.clip(ahead, low + 1, most if high is None else max(high - 1, 1)))
+    if high is None:
+        raise ModelError(f"a regret of {wanted:g} takes more than {low:,} episodes: give a larger one")
+    return high
+
+
+def _search(drawn: Any, gap: float, most: int) -> int:
+    """The number of episodes after which the mean gap is small enough."""
     n = min(START, most)
     for _ in range(TRIES):
         gaps = drawn(n)
@@ -187,9 +233,7 @@ def _search(drawn: Any, gap: float, most: int) -> tuple[int, dict[int, np.ndarra
         n = int(np.clip(round(n * np.clip(factor, 1e-3, 1e4)), 1, most))
         if n == tried:
             break
-    else:
-        gaps = drawn(n)
-    return n, {n: gaps}
+    return n
 
 
 class _Imagined:

@@ -34,7 +34,7 @@ from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.schema import Positive, Whole
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.claims.limits import certify_within
+from rpl_agent.guarantee.claims.limits import LimitSearch, certify_within
 from rpl_agent.guarantee.likelihood.bets.slabs import bets_apply
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
 from rpl_agent.guarantee.pipeline import (
@@ -143,6 +143,12 @@ class Planner(Memory):
             )
         self.seconds["solve"] += certificate.solve_seconds
         return certificate
+
+    def limit_search(self, counts: Counts, reward_error: float, subject_to: tuple[Limit, ...]) -> LimitSearch:
+        """Policies and bounds within limits, over the set of the last certificate."""
+        assert self.uncertainty is not None
+        goal = self.objective.subject_to(*subject_to)
+        return LimitSearch(self.pmdp, counts, self.uncertainty, goal, self.config, reward_error)
 
     def regret_of(self, certificate: Certificate, reward_error: float) -> Regret:
         """The regret of a certificate's policy, perhaps an earlier one of the run, over the set of the last data."""

@@ -201,6 +201,7 @@ class Queries(Acting):
         theta: np.ndarray | Mapping[str, float],
         *,
         gap: float | None = None,
+        regret: float | str | None = None,
         episodes: int | Sequence[int] = (),
         policy: Policy | None = None,
         draws: int | None = None,
@@ -213,6 +214,7 @@ class Queries(Acting):
         ----------
         theta : the guess: numbers (d,), or by name
         gap : the desired upper − lower; the answer is `Forecast.needed`
+        regret : the desired regret instead, a number or a share of the value such as "1%"
         episodes : numbers of episodes to forecast, in place of a curve
         policy : draws the data instead of this agent
         draws : simulated data sets per number of episodes; None: 3 to 32, more if their gaps differ
@@ -228,6 +230,7 @@ class Queries(Acting):
             session.config,
             Sampler(session.time_limit, self.weight, self.exploration, policy),
             gap=gap,
+            regret=regret,
             episodes=[episodes] if isinstance(episodes, int) else episodes,
             draws=draws,
             seed=session.seed,

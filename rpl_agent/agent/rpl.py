@@ -17,10 +17,19 @@ from typing import Any, NoReturn
 import numpy as np
 
 from rpl_agent.agent import settings
-from rpl_agent.agent.callbacks import Callback, CallbackList, CheckpointCallback, StopOnGap, StopOnRegret, as_callback
+from rpl_agent.agent.callbacks import (
+    Callback,
+    CallbackList,
+    CheckpointCallback,
+    StopOnGap,
+    StopOnRegret,
+    as_callback,
+    has_callback,
+)
 from rpl_agent.agent.discovery.session import OpenSession
 from rpl_agent.agent.discovery.world import OpenWorld, enter_world, refuse_mixture
 from rpl_agent.agent.exploration import Exploration, exploration_of
+from rpl_agent.agent.exploration.within_limits import WithinLimits
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.output import views
 from rpl_agent.agent.output.logger import Logger
@@ -58,16 +67,16 @@ class RPLAgent(Queries):
         observations are not state values themselves.
     schedule : when to update; default `Doubling(of="state-action")`, the paper's.
     weight : probability of the optimistic action while sampling; the rest is spread over the other enabled ones.
-    exploration : ``"certificate"`` draws most episodes where they narrow the certificate fastest, the others
-        optimistically; ``"optimistic"`` all of them, looking for the best policy as the paper does. Or a name given to
-        `register_exploration`, or an object with a method ``plan`` (see `rpl_agent.agent.exploration`).
+    exploration : ``"certificate"`` draws most episodes where they narrow the certificate fastest, ``"regret"`` where
+        the best policy is undecided, the others optimistically; ``"optimistic"`` all of them, as the paper does. Or a
+        name given to `register_exploration`, or an object with a method ``plan`` (see `rpl_agent.agent.exploration`).
     compiled : use the compiled simulator of our own environments (same law, far faster).
     check_rewards : compare rewards with the model's; by default if the objective is about rewards, or if the
         environment provides model and objective itself.
     horizon : count only this many steps of a play; ``"env"`` takes the environment's time limit.
     end : the state that ``terminated`` means, if the last observation is not a state of its own (optimal stopping).
-    subject_to : limits that the certified policy has to keep, such as "probability of fallen <= 0.05". Exploration
-        does not keep them.
+    subject_to : limits that the certified policy has to keep, such as "probability of fallen <= 0.05".
+    explore_within_limits : play only policies proved to keep them, once there is one; else exploration may break them.
     action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, if names, numbers and
         order do not determine it (see `rpl_agent.agent.world.attach`).
     returns, rewards : no model: (low, high) of the return of every play from every state (or a function of the state),
@@ -95,6 +104,7 @@ class RPLAgent(Queries):
         pmdp: ParametricMDP | None = None,
         objective: Objective | str | None = None,
         subject_to: Sequence[Limit | str] = (),
+        explore_within_limits: bool = False,
         observation_to_state: StateOf | None = None,
         schedule: Schedule | None = None,
         weight: float = 0.9,
@@ -126,6 +136,7 @@ class RPLAgent(Queries):
         without_model = returns is not None or rewards is not None
         model_only = {"pmdp": pmdp, "objective": objective, "schedule": schedule, "end": end}
         model_only |= {"check_rewards": check_rewards, "action_to_env": action_to_env, "subject_to": subject_to or None}
+        model_only["explore_within_limits"] = explore_within_limits or None
         refuse_mixture(without_model, self._facts, model_only)
         settings.check_settings(weight, config, schedule, seed)
         self.config = config or Config(confidence, relaxation, delta, precision)
@@ -146,6 +157,7 @@ class RPLAgent(Queries):
         goal, limits = settings.goal_with_limits(objective, subject_to)
         if isinstance(self.session, Session):
             self.session.subject_to = limits
+            self.session.within = WithinLimits() if explore_within_limits else None
         self._given = (pmdp, goal)  # given by the user; otherwise the environment's own
         self._source: Stream | None = None
         if env is not None:
@@ -193,8 +205,10 @@ class RPLAgent(Queries):
             end=self.end,
         )
         if not session.started:
-            self.config = session.config = _method(self.config, world.method)
+            self.config = session.config = settings.suited(self.config, world.method)
             session.start(world.pmdp, world.objective)
+            session.subject_to += world.limits
+            session.require_limits()
         elif session.pmdp.content_hash != world.pmdp.content_hash:
             raise ModelError(f"the environment's model {world.pmdp!r} is not the one learned so far, {session.pmdp!r}")
         self.world = world
@@ -359,7 +373,7 @@ class RPLAgent(Queries):
             callbacks.callbacks.append(StopOnGap(target.stop_when_gap))
         if target.stop_when_regret is not None:
             callbacks.callbacks.append(StopOnRegret(target.stop_when_regret))
-        if self.run_folder is not None and not _has(callbacks, CheckpointCallback):
+        if self.run_folder is not None and not has_callback(callbacks, CheckpointCallback):
             callbacks.callbacks.append(CheckpointCallback())
         if self.run_folder is not None:
             callbacks.callbacks.append(TensorBoardCallback())
@@ -428,7 +442,7 @@ class RPLAgent(Queries):
             contents = open_state.capture_open(self.session, stream, self.mode)
         else:
             contents = capture(self.session, self.schedule, self.settings, stream)
-        checkpoint.write(_zipped(path), *contents)
+        checkpoint.write(checkpoint.zipped(path), *contents)
         self.session.stored_steps = self.session.steps
 
     @classmethod
@@ -451,7 +465,7 @@ class RPLAgent(Queries):
 
         A damaged file is an error, unless the previous one still exists: then that is used, with a warning.
         """
-        state, arrays = checkpoint.read_latest(path if as_path(path, "path").exists() else _zipped(path))
+        state, arrays = checkpoint.read_latest(path if as_path(path, "path").exists() else checkpoint.zipped(path))
         if open_state.is_open(state):
             more = {"observation_to_state": observation_to_state, "tensorboard_log": tensorboard_log}
             return open_state.load_open(cls, state, arrays, env, facts or {}, {**more, "verbose": verbose})
@@ -481,20 +495,3 @@ class RPLAgent(Queries):
         except checkpoint.CheckpointError as error:
             lost = self.session.steps - self.session.stored_steps
             raise checkpoint.CheckpointError(f"{error}; {lost} steps are not in any checkpoint") from error
-
-
-def _zipped(path: str | os.PathLike) -> Path:
-    path = as_path(path, "path")
-    return Path(path) if Path(path).suffix else Path(f"{os.fspath(path)}.zip")
-
-
-def _has(callbacks: Any, kind: type) -> bool:
-    if isinstance(callbacks, CallbackList):
-        return any(_has(callback, kind) for callback in callbacks.callbacks)
-    return isinstance(callbacks, kind)
-
-
-def _method(config: Config, suits: tuple[str, str] | None) -> Config:
-    """The method that suits an environment, in place of the defaults; the user's choice takes precedence."""
-    default = Config(delta=config.delta, precision=config.precision)
-    return config if suits is None or config != default else replace(config, confidence=suits[0], relaxation=suits[1])

@@ -29,7 +29,7 @@ from rpl_agent.agent.storage.state import stored_model
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.model import ParametricMDP
+from rpl_agent.core.model import Limit, ParametricMDP
 from rpl_agent.core.schema import jsonable, read_json
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.improvement import Improvement, LogReturns
@@ -58,6 +58,7 @@ SHOWN = (
     "empty",
     "truncation",
     "notes",
+    "limits",
     "states",
     "untried",
     "plays",
@@ -96,7 +97,8 @@ def train(
     stop_when_gap: float | None = None,
     stop_when_regret: float | str | None = None,
     horizon: int | str | None = None,
-    subject_to: Sequence[str] | None = None,
+    subject_to: Sequence[Limit | str] | None = None,
+    explore_within_limits: bool = False,
     options: Mapping[str, Any] | None = None,
     checkpoint_every: int | None = 2_000,
     oracle_theta: np.ndarray | None = None,
@@ -110,6 +112,7 @@ def train(
     ``oracle_theta`` is used for oracle/* only.
     """
     given = {**(options or {}), **({} if horizon is None else {"horizon": horizon}), "subject_to": subject_to or ()}
+    given |= {"explore_within_limits": True} if explore_within_limits else {}
     if given.get("returns") is None and given.get("rewards") is None:  # else there is no model to schedule
         given["schedule"] = parse_schedule(schedule) if isinstance(schedule, str) else schedule
     agent = RPLAgent(
@@ -350,6 +353,10 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
         lines.append(
             f"  at the simulator's true parameters this policy achieves {summary['oracle_value']:.6g} (oracle)"
         )
+    within = getattr(agent.session, "within", None)
+    if within is not None:
+        summary["within_limits_since"] = within.since
+        lines.append(f"  exploration: {within.sentence}")
     if agent.interrupted:
         lines.append(f"interrupted; continue with: rpl resume {folder}")
     lines.append(f"run folder: {folder}\nview it with: {tensorboard_command(folder.parent)}")

@@ -18,17 +18,19 @@ import numpy as np
 
 from rpl_agent.agent.exploration import block_of
 from rpl_agent.agent.exploration.goal import SamplingGoal
+from rpl_agent.agent.exploration.within_limits import WithinLimits
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience, SampledBatch, StreamState
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import NEVER, Limits, Never, Progress, Schedule, Target, schedule_to_dict
 from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.agent.world.when_attached import WhenAttached, require
-from rpl_agent.core.coupled.regret import difference_above, same_policy
+from rpl_agent.core.coupled.regret import same_policy
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts, next_share
-from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy
 from rpl_agent.core.schema import Natural, Whole
+from rpl_agent.guarantee.best_so_far import best_so_far, contradict
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import CONTRADICTION, REPEATED, WAYS
 from rpl_agent.guarantee.pipeline import Config
@@ -71,6 +73,7 @@ class SessionRecord(RunRecord):
     informative: Policy | None = None  # the policy of episodes for the certificate, if any
     lacking: str | None = None  # a note on actions of the environment that the model lacks
     subject_to: tuple[Limit, ...] = ()  # what the certified policy has to keep
+    within: WithinLimits | None = None  # what exploration has to keep, if anything
 
 
 class RunSession(ABC):
@@ -250,8 +253,10 @@ class Session(SessionRecord, RunSession):
         return Stream(world, self.experience, self.rng, self.fresh_seed, self.opening, self.source_state)
 
     def next_policy(self) -> tuple[Policy, int]:
-        """Most episodes narrow the certificate; the others are drawn optimistically."""
+        """Most episodes narrow the certificate; the others are drawn optimistically. Or within limits, all of them."""
         assert self.sampling is not None
+        if self.within is not None and self.within.policy is not None:
+            return self.within.policy, NEVER
         if self.informative is None:
             return self.sampling, NEVER
         optimistic, until_change = block_of(self.episodes)
@@ -269,6 +274,15 @@ class Session(SessionRecord, RunSession):
                 policy = optimistic.at(0).mixed(self.pmdp, agent.weight)
                 informative = self.planner.informative
         self.update(schedule, policy, informative)
+        if self.within is not None and not self.episodes:  # what every parameter allows needs no data
+            self._stay_within(self.planner.certify(self.experience.counts, 0.0, self.subject_to))
+            self.within.warn()
+
+    def _stay_within(self, certificate: Certificate) -> None:
+        """Look for a policy that explores and is proved to keep the limits, from the data of a certificate."""
+        assert self.within is not None
+        search = self.planner.limit_search(self.experience.counts, self.experience.reward_error, self.subject_to)
+        self.within.look(search, certificate, self.informative or self.sampling, self.episodes)
 
     def _sampling_goal(self) -> SamplingGoal | None:
         if not self.episodes:
@@ -376,6 +390,8 @@ class Session(SessionRecord, RunSession):
         self.certificate = replace(
             found, truncation=self.truncation, assumptions=self.assumptions, episodes_for=further
         )
+        if self.within is not None:
+            self._stay_within(self.certificate)
         return self.certificate
 
     def undecided(self) -> np.ndarray | None:
@@ -398,6 +414,14 @@ class Session(SessionRecord, RunSession):
         discounted = self.objective.discount < 1.0  # late rewards hardly count, and every limit cuts such plays
         return None if discounted else truncation_note(self.time_limit, self.cut, self.episodes)
 
+    def require_limits(self) -> None:
+        """Raise if exploration is to keep limits, and there are none, or none that are proved while data arrive."""
+        if self.within is None:
+            return
+        if not self.subject_to:
+            raise ModelError('explore_within_limits needs limits: subject_to=["probability of fallen <= 0.05"]')
+        self.require_anytime("exploring within limits")
+
     def require_anytime(self, why: str) -> None:
         """Raise unless the guarantee holds at data-dependent times."""
         if not self.config.is_anytime:
@@ -405,66 +429,6 @@ class Session(SessionRecord, RunSession):
                 f"{why} is not allowed with {self.config.confidence!r}: its guarantee holds only for a number of "
                 "samples fixed in advance; choose confidence='likelihood' or 'anytime'"
             )
-
-
-def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certificate:
-    """Combine an earlier certificate of the run with the one for all data so far: a guarantee once given remains.
-
-    A set that contains the truth at *all* times simultaneously makes every certificate of a run true on one event. So
-    the best guarantee so far, with its policy, and the tightest bound on the optimum so far may be
-    combined.
-
-    Certificates are not combined if they rest on different events: sets that are valid at one time only, other
-    models, objectives, error budgets or divisions of them, and the fallback to untied intervals, which is used because
-    the event of the set has failed or because the model is refuted.
-    """
-    alone = replace(momentary, momentary_lower=momentary.lower, momentary_upper=momentary.upper)
-    if previous is None or not _same_event(previous, momentary) or contradict(previous, momentary):
-        return alone
-    lower, upper = max(previous.lower, momentary.lower), min(previous.upper, momentary.upper)
-    maximising = momentary.objective.sense is Sense.MAX
-    is_same = same_policy(previous.policy, momentary.policy)
-    if momentary.prefer == "regret":
-        kept = previous.regret < momentary.regret
-        if not is_same:  # the bound of the agent's own side is that of the policy
-            mine = previous if kept else momentary
-            lower, upper = (mine.lower, upper) if maximising else (lower, mine.upper)
-    else:
-        kept = previous.lower > momentary.lower if maximising else previous.upper < momentary.upper
-    shown = previous if kept else momentary
-    least = min(previous, momentary, key=lambda one: one.regret) if is_same else shown
-    return replace(
-        alone,
-        lower=lower,
-        upper=upper,
-        regret=min(least.regret, difference_above(upper, lower)),
-        optimal=least.optimal,
-        undecided=0 if least.optimal else momentary.undecided,
-        policy=shown.policy,
-        estimate=shown.estimate,
-    )
-
-
-#: Fields that certificates of one event share, and the rule by which their policies are chosen.
-EVENT = ("model_hash", "objective", "delta", "confidence", "basis", "refuted", "empty", "reward_error", "prefer")
-
-
-def contradict(previous: Certificate, momentary: Certificate) -> bool:
-    """Whether two certificates of a run cannot both be true: the event that both rest on has failed.
-
-    That has probability at most δ if the model is right, so it counts as a refutation.
-    """
-    crossed = max(previous.lower, momentary.lower) > min(previous.upper, momentary.upper)
-    return crossed and _same_event(previous, momentary)
-
-
-def _same_event(previous: Certificate, momentary: Certificate) -> bool:
-    if not (previous.anytime and momentary.anytime) or previous.evaluated or momentary.evaluated:
-        return False
-    if previous.limits or momentary.limits:  # one policy has to keep all of them, with the bounds of one time
-        return False
-    same = all(getattr(previous, name) == getattr(momentary, name) for name in EVENT)
-    return same and (previous.fallback is None) == (momentary.fallback is None)
 
 
 class Clock:

@@ -1,10 +1,11 @@
-"""Settings of the agent that make no sense, each refused with one sentence that says what to write instead."""
+"""Settings of the agent: what they mean, and those that make no sense, each refused with what to write instead."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rpl_agent.core.errors import ModelError, require_kind
@@ -101,3 +102,9 @@ def check_settings(weight: Any, config: Any, schedule: Any, seed: Any) -> None:
     if schedule is not None and (isinstance(schedule, type) or not hasattr(schedule, "limits")):
         raise ModelError(f"schedule={schedule!r} is not a schedule: write for example EveryN(100) or Doubling()")
     check_seed(seed)
+
+
+def suited(config: Config, suits: tuple[str, str] | None) -> Config:
+    """The method that suits an environment, in place of the defaults; the user's choice takes precedence."""
+    default = Config(delta=config.delta, precision=config.precision)
+    return config if suits is None or config != default else replace(config, confidence=suits[0], relaxation=suits[1])

@@ -55,7 +55,7 @@ class ModelSource:
             return self.make(render_mode=render_mode)
         theta = self.require_theta("simulating your own model").tolist()
         return rpl_envs.make_own(
-            self.pmdp, self.objective, theta, max_episode_steps=self.max_steps, render_mode=render_mode
+            self.pmdp, self.objective.free, theta, max_episode_steps=self.max_steps, render_mode=render_mode
         )
 
     def without_limits(self) -> ModelSource:

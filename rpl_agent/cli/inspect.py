@@ -239,7 +239,10 @@ def _solve_property(arguments: argparse.Namespace) -> int:
     """Answer a property of a file: a bracket, or yes or no; robust and optimistic for an interval model."""
     from rpl_agent.core.model import Nature
     from rpl_agent.formats import prism
+    from rpl_agent.formats.multi import is_multi
 
+    if is_multi(arguments.property):
+        return _solve_multi(arguments)
     model = load_model(arguments, only_for=arguments.property)
     domain = model.pmdp.domain if model.bounds is None else model.bounds.domain
     given = pairs(arguments.theta, "--theta", float)
@@ -268,6 +271,39 @@ def _solve_property(arguments: argparse.Namespace) -> int:
         data |= {f"{name}_{key}": part[key] for name, part in parts for key in ("lower", "upper")}
     emit(arguments, data, "property of the model")
     return 1 if any(found.problems for found in answers) else 0
+
+
+#: Weights of a front.
+FRONT_POINTS = 13
+
+
+def _solve_multi(arguments: argparse.Namespace) -> int:
+    """PRISM's multi(…): a value within limits, whether limits can be kept, or a Pareto front."""
+    from rpl_agent.formats.multi import multi_query
+    from rpl_agent.guarantee.claims import known
+
+    _only_for_regions(arguments)
+    model = load_model(arguments)
+    given = pairs(arguments.theta, "--theta", float)
+    if model.bounds is not None or (model.pmdp.domain.parameters and not given):
+        raise ModelError("multi(…) needs known parameters: give --theta, or learn them with rpl certify or rpl train")
+    query, theta = multi_query(model, arguments.property), model.theta(given)
+    facts = {"model": arguments.model, "property": arguments.property}
+    if len(query.goals) > 1:
+        if len(query.goals) != 2 or query.limits:
+            raise ModelError("a front has two objectives and no limits: multi(Pmax=? [ … ], Rmin=? [ … ])")
+        found = known.front(query.pmdp, theta, query.goals, FRONT_POINTS)
+        emit(arguments, facts | found.to_dict(), "front", str(found).replace("with probability ≥ 0.999, all at", "at"))
+        return 0
+    if query.goals:
+        answer, certificate = None, known.best_within(query.pmdp, theta, query.goals[0].subject_to(*query.limits))
+    else:
+        answer, certificate = known.achievable(query.pmdp, theta, query.limits)
+    data = facts | ({} if answer is None else {"answer": answer})
+    data |= {"lower": certificate.lower, "upper": certificate.upper, "keeps_limits": certificate.keeps_limits}
+    data["limits"] = "; ".join(claim.sentence for claim in certificate.limits)
+    emit(arguments, data, "within limits at the true parameters")
+    return 0
 
 
 # -- regions of parameters --------------------------------------------------------------------------------------------

@@ -158,6 +158,18 @@ def output_file(*endings: str) -> Callable[[str], str]:
     return convert
 
 
+def regret_goal(text: str) -> str:
+    """A number, or a share of the value like 1%."""
+    from rpl_agent.agent.schedule import RegretGoal
+    from rpl_agent.core.errors import ModelError
+
+    try:
+        RegretGoal.parse(text)
+    except ModelError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def folder_name(text: str) -> str:
     """A plain folder name."""
     if len(text.encode()) > LONGEST_NAME:

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from rpl_agent.cli.common import add_method, add_seed, add_source, config_of, emit, file_as_model, load_source
-from rpl_agent.cli.parser import between, count, output_file
+from rpl_agent.cli.parser import between, count, output_file, regret_goal
 
 #: Default number of steps after which a run without an answer gives up.
 DEFAULT_BUDGET = 10**8
@@ -17,11 +17,17 @@ def register(commands: Any) -> None:
     plan = commands.add_parser(
         "plan",
         run=run_plan,
-        help="how much data is needed: the expected gap after n episodes",
-        description="The expected gap if the parameters are as given by --theta. An estimate, not a guarantee.",
+        help="how much data is needed: the expected gap and regret after n episodes",
+        description="The expected gap and regret at the parameters of --theta. An estimate, not a guarantee.",
     )
     add_source(plan)
     plan.add_argument("--gap", type=between(0, math.inf), metavar="EPS", help="how many episodes for this gap?")
+    plan.add_argument(
+        "--regret",
+        type=regret_goal,
+        metavar="EPS",
+        help="how many episodes until no policy is better by more than EPS, a number or a share of the value like 1%%?",
+    )
     plan.add_argument("--episodes", type=count, nargs="+", default=(), metavar="N", help="the gap after N episodes")
     plan.add_argument(
         "--sampler", choices=("agent", "uniform"), default="agent", help="what draws the episodes (default agent)"
@@ -59,6 +65,7 @@ def run_plan(arguments: argparse.Namespace) -> None:
         config_of(arguments),
         Sampler(source.max_steps, policy=uniform),
         gap=arguments.gap,
+        regret=arguments.regret,
         episodes=arguments.episodes,
         draws=arguments.draws,
         seed=arguments.seed,
@@ -70,18 +77,18 @@ def run_plan(arguments: argparse.Namespace) -> None:
         "objective": source.objective.describe(),
         "value": found.value,
         "delta": found.delta,
-        "gap": found.wanted,
+        found.aim: found.wanted,
         "needed": found.needed,
         "steps_per_episode": found.steps,
         "curve": found.table(),
     }
     lines = [f"{source.name}: {source.objective.describe()} is {found.value:.6g} if the guess is right"]
     if found.needed is not None:
-        lines.append(f"a gap of {found.wanted:g} (δ = {found.delta:g}) takes about {found.needed:,} episodes")
-    lines.append(f"{'episodes':>15} {'gap':>12} {'least … most':>25} {'σ':>12} {'price':>7}")
+        lines.append(f"a {found.aim} of {found.wanted:g} (δ = {found.delta:g}) takes about {found.needed:,} episodes")
+    lines.append(f"{'episodes':>15} {'gap':>12} {'least … most':>25} {'σ':>12} {'price':>7} {'regret':>12}")
     lines += [
         f"{row['episodes']:>15,} {row['gap']:>12.5g} {row['least']:>12.5g} {row['most']:>12.5g} {row['sigma']:>12.4g} "
-        f"{row['price']:>7.3f}"
+        f"{row['price']:>7.3f} {row['regret']:>12.5g}"
         for row in found.table()
     ]
     emit(arguments, data, "plan", "\n".join(lines))

@@ -22,7 +22,7 @@ from rpl_agent.cli.common import (
     source_defaults,
     world_source,
 )
-from rpl_agent.cli.parser import add_call, between, call, count, folder_name, output_file
+from rpl_agent.cli.parser import add_call, between, call, count, folder_name, output_file, regret_goal
 from rpl_agent.core.errors import DataError, ModelError
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
             "schedule": ("when to update: state-action, expression, never or every:N", {}),
             "weight": ("probability of the planned action while exploring", {"type": between(0, 1, closed=True)}),
             "exploration": (
-                "certificate: mostly where episodes narrow the certificate; optimistic: as in the paper",
+                "certificate: mostly where episodes narrow the certificate; regret: where the best policy is "
+                "undecided; optimistic: as in the paper",
                 {},
             ),
             "horizon": (
@@ -135,10 +136,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
                 "limits that the certified policy has to keep, e.g. 'probability of fallen <= 0.05'",
                 {"nargs": "+", "metavar": "LIMIT"},
             ),
+            "explore_within_limits": "explore only with policies that are proved to keep the limits, once there is one",
             "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),
             "stop_when_regret": (
                 "end early once no policy is better by more than EPS, a number or a share of the value like 1%%",
-                {"type": _regret_goal, "metavar": "EPS"},
+                {"type": regret_goal, "metavar": "EPS"},
             ),
             "log_dir": ("runs go to LOG_DIR/NAME", {}),
             "name": ("name of the run folder (default: model and number)", {"type": folder_name}),
@@ -168,16 +170,6 @@ def _facts_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def _add_view(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print only the result")
     parser.add_argument("--no-progress", action="store_true", help="plain lines instead of the live view")
-
-
-def _regret_goal(text: str) -> str:
-    from rpl_agent.agent.schedule import RegretGoal
-
-    try:
-        RegretGoal.parse(text)
-    except ModelError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
 
 
 def _horizon(text: str) -> int | str:
@@ -273,6 +265,9 @@ def run_train(arguments: argparse.Namespace) -> int:
     if facts and (arguments.model is not None or arguments.id is None):
         raise ModelError("--returns, --rewards, --discount and --deterministic are for environments without a model")
     source = world_source(arguments.id) if facts else load_source(arguments)
+    if source.objective is not None:  # of a property multi(…)
+        arguments.subject_to = (*source.objective.limits, *(arguments.subject_to or ()))
+        source = source.without_limits()
     if source.options is not None:
         arguments.id = source.name  # valid from every folder
     options = {key: getattr(arguments, key) for key in source_defaults()} | {"no_model": source.pmdp is None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,25 +23,48 @@ def is_multi(text: str | None) -> bool:
     return text is not None and _MULTI.fullmatch(text) is not None
 
 
-def multi_objective(model: PrismModel, text: str) -> tuple[ParametricMDP, Objective]:
-    """The model and the objective with its limits, for a property such as ``multi(Pmax=? [F "a"], P<=0.1 [F "b"])``."""
+@dataclass(frozen=True, eq=False)
+class MultiQuery:
+    """A property ``multi(…)``: what is asked for with =?, and limits; in PRISM's order."""
+
+    pmdp: ParametricMDP
+    goals: tuple[Objective, ...]
+    limits: tuple[Limit, ...]
+
+
+def multi_query(model: PrismModel, text: str) -> MultiQuery:
+    """Read a property such as ``multi(Pmax=? [F "a"], P<=0.1 [F "b"])``."""
     found = _MULTI.fullmatch(text)
     parts = [] if found is None else list(_parts(found["parts"]))
-    goals = [part for part in parts if "=?" in part]
-    if len(goals) != 1 or len(parts) < 2:
-        raise ModelError(f'{text}: expected one property with =? and limits such as P<=0.1 [ F "fail" ]')
-    pmdp, objective = model.objective(goals[0])
-    for part in (part for part in parts if "=?" not in part):
-        limit = _LIMIT.fullmatch(part)
-        if limit is None:
+    if len(parts) < 2:
+        raise ModelError(f"{text}: multi(…) is about at least two properties")
+    pmdp: ParametricMDP | None = None
+    goals, limits = [], []
+    for part in parts:
+        limit = None if "=?" in part else _LIMIT.fullmatch(part)
+        if limit is None and "=?" not in part:
             raise ModelError(f'the limit {part} is not understood: write, for example, P<=0.1 [ F "fail" ]')
-        query = f"{limit['head']}{'min' if limit['sign'] == '<=' else 'max'}=? {limit['path']}"
+        query = part
+        if limit is not None:
+            query = f"{limit['head']}{'min' if limit['sign'] == '<=' else 'max'}=? {limit['path']}"
         if model.query(query).complement:
-            raise ModelError(f"the limit {part} is answered through its complement: write that one")
-        own, limited = model.objective(query)
-        pmdp = _with_labels(pmdp, own, part)
-        objective = objective.subject_to(Limit(limited, float(limit["number"])))
-    return pmdp, objective
+            raise ModelError(f"{part} is answered through its complement: write that one")
+        own, objective = model.objective(query)
+        pmdp = own if pmdp is None else _with_labels(pmdp, own, part)
+        if limit is None:
+            goals.append(objective)
+        else:
+            limits.append(Limit(objective, float(limit["number"])))
+    assert pmdp is not None
+    return MultiQuery(pmdp, tuple(goals), tuple(limits))
+
+
+def multi_objective(model: PrismModel, text: str) -> tuple[ParametricMDP, Objective]:
+    """The model and the objective with its limits, for a property with one goal."""
+    found = multi_query(model, text)
+    if len(found.goals) != 1:
+        raise ModelError(f'{text}: expected one property with =? and limits such as P<=0.1 [ F "fail" ]')
+    return found.pmdp, found.goals[0].subject_to(*found.limits)
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -12,13 +12,13 @@ import pytest
 
 from rpl_agent import RPLAgent
 from rpl_agent.agent.callbacks import CertificateLog
-from rpl_agent.agent.session import best_so_far
 from rpl_agent.core.coupled.attribution import episodes_seen
 from rpl_agent.core.coupled.regret import same_policy
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Objective, Policy, Sense, build
+from rpl_agent.guarantee.best_so_far import best_so_far
 from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.verify import verify
 from rpl_envs import benchmark

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import rpl_envs  # noqa: F401
+import rpl_envs
 from rpl_agent import Config, ModelError, Objective, Policy, Polynomial, RPLAgent, build, certify
 from rpl_agent.agent.forecast import Sampler, _Imagined, enough, forecast
 from rpl_agent.agent.schedule import Never
@@ -126,3 +126,31 @@ def test_more_data_sets_are_drawn_where_their_gaps_differ():
     assert not enough([1.0, 1.0]) and enough([1.0, 1.01, 0.99])
     assert not enough([1.0, 2.0, 3.0]) and not enough([1.0, 2.0] * 10) and enough([1.0, 2.0] * 16)
     assert enough([np.inf] * 3)  # more of them say no more
+
+
+def test_a_regret_is_planned_for():
+    """Regrets fall with the data, much faster than gaps; the answer is where the mean regret is small enough."""
+    world = rpl_envs.benchmark("Glider-11x9")
+    sampler = Sampler(world.max_episode_steps, policy=Policy.uniform(world.pmdp))
+    arguments = (world.pmdp, world.objective, np.array(world.theta), Config(), sampler)
+    found = forecast(*arguments, regret="1%", draws=1)
+    assert found.aim == "regret" and found.wanted == pytest.approx(0.01 * found.value)
+    at = {int(n): regret for n, regret in zip(found.episodes, found.regret)}
+    assert at[found.needed] <= found.wanted < at[round(0.1 * found.needed)]
+    assert found.gap[list(at).index(found.needed)] > found.wanted  # a gap of 1 % takes far more
+    with pytest.raises(ModelError, match="one at a time"):
+        forecast(*arguments, gap=1.0, regret=1.0)
+    with pytest.raises(ModelError, match="share of the value"):
+        forecast(*arguments, regret="-1%")
+
+
+def test_exploring_for_the_regret_aims_at_a_difference():
+    """Where optimism plays another policy than the best at the estimate, the two plans differ; else they are equal."""
+    world = rpl_envs.benchmark("Aircraft-20x10")
+    plans = {}
+    for name in ("certificate", "regret"):
+        agent = RPLAgent("rpl/Aircraft-20x10-v0", exploration=name, seed=0).learn(budget=30, log_interval=30)
+        assert agent.exploration.name == name and agent.certificate.lower <= agent.certificate.upper
+        plans[name] = agent.session.informative
+    assert plans["regret"] is not None
+    assert not np.array_equal(*(plan.as_weights(world.pmdp) for plan in plans.values()))

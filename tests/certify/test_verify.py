@@ -12,7 +12,6 @@ import pytest
 
 import rpl_envs
 from rpl_agent.agent import RPLAgent
-from rpl_agent.agent.session import best_so_far
 from rpl_agent.cli import main
 from rpl_agent.core.errors import DataError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
@@ -22,6 +21,7 @@ from rpl_agent.core.model.objectives.objective import Kind
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve
 from rpl_agent.core.solver.solution import Solution
+from rpl_agent.guarantee.best_so_far import best_so_far
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.verify import data_from_json, data_to_json, verify

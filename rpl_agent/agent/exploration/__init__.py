@@ -59,8 +59,29 @@ class ForCertificate:
         return informative_policy(uncertainty.relaxation, objective, counts, uncertainty.estimate, optimistic, goal)
 
 
+@dataclass(frozen=True)
+class ForRegret:
+    """Sample where it is undecided which policy is best: where the difference of the optimistic policy and the best one
+    at the estimate is uncertain, and for the certificate where they are equal.
+
+    Optimism plays what may still be better than the best at the estimate, so between the two lies what is undecided.
+    """
+
+    name: str = "regret"
+
+    def plan(
+        self, counts: Counts, uncertainty: Uncertainty, objective: Objective, optimistic: Policy, goal: SamplingGoal
+    ) -> Policy | None:
+        if uncertainty.estimate is None or uncertainty.fallback is not None:
+            return None
+        return informative_policy(
+            uncertainty.relaxation, objective, counts, uncertainty.estimate, optimistic, goal, against=True
+        )
+
+
 explorations: Registry[Exploration] = Registry("exploration", "rpl_agent.explorations")
 explorations.register(ForCertificate())
+explorations.register(ForRegret())
 explorations.register(Optimistic())
 
 

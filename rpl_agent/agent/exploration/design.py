@@ -33,6 +33,8 @@ VERTICES, CLOSE = 8, 0.02
 WEIGHT_STEPS = 24
 #: The most transitions in a pass over an episode: longer episodes are planned for their end only.
 WORK = 20_000_000
+#: Gradients that differ by less than this share of them are equal up to rounding.
+NO_DIFFERENCE = 1e-6
 #: The most numbers in the gradients of a horizon's values.
 GRADIENTS = 50_000_000
 
@@ -121,14 +123,16 @@ def informative_policy(
     theta: np.ndarray,
     start: Policy,
     goal: SamplingGoal,
+    against: bool = False,
 ) -> Policy | None:
-    """The policy that lowers the variance of the value fastest.
+    """The policy that lowers the variance of the value fastest; or of its difference from the value of ``start``.
 
     None if there is no gradient, or if it might play forever: in a model with cycles whose
     environment has no time limit.
 
     theta : (d,) point estimate
     start : where policy iteration begins
+    against : aim at V* − V^start at the estimate; at V* where they do not differ
     """
     pmdp = relaxation.pmdp
     weights = slopes(pmdp, theta)
@@ -137,6 +141,10 @@ def informative_policy(
     problem, frame = Problem.of(relaxation, objective, Nature.COOPERATIVE, None), point_frame(pmdp, theta)
     plays = Plays.of(problem, frame, goal.limit)
     gradient = None if plays is None else optimum_gradient(problem, frame, start)
+    if against and gradient is not None:
+        other = value_gradient(problem, frame, start, start)
+        if other is not None and np.abs(gradient - other).max() > NO_DIFFERENCE * np.abs(gradient).max():
+            gradient = gradient - other
     if plays is None or gradient is None:
         return None
     # One observation spread over all coordinates, in their own units: less than any data, but not zero.
@@ -147,11 +155,16 @@ def informative_policy(
 
 def optimum_gradient(problem: Problem, frame: Frame, start: Policy) -> np.ndarray | None:
     """(n,) gradient of the optimal value at a point, in the initial state; None if it takes too much memory."""
+    return value_gradient(problem, frame, None, start)
+
+
+def value_gradient(problem: Problem, frame: Frame, policy: Policy | None, start: Policy) -> np.ndarray | None:
+    """The same for a policy; without one for the best, searched from a start."""
     steps, first = problem.objective.horizon or 0, problem.pmdp.initial_state
     if steps * problem.pmdp.num_states * frame.dimension > GRADIENTS:
         return None
-    best = expansion_of(problem, frame, None, start)
-    return None if best is None else best.gradient[..., first, :].reshape(-1, frame.dimension)[-1]
+    found = expansion_of(problem, frame, policy, start)
+    return None if found is None else found.gradient[..., first, :].reshape(-1, frame.dimension)[-1]
 
 
 def design(plays: Plays, information: RowInformation, seen: np.ndarray, goal: SamplingGoal) -> Policy | None:

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core import schema
-from rpl_agent.core.errors import DataError, ModelError, RPLWarning
+from rpl_agent.core.errors import DataError, ModelError, RPLWarning, as_path
 from rpl_agent.core.schema import jsonable
 
 CHECKPOINT = "checkpoint.zip"
@@ -339,3 +339,9 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def zipped(path: str | os.PathLike) -> Path:
+    """The path with an ending."""
+    path = as_path(path, "path")
+    return Path(path) if Path(path).suffix else Path(f"{os.fspath(path)}.zip")

@@ -306,7 +306,8 @@ def _check(stored: SessionState, pmdp: ParametricMDP) -> None:
     """Check that policies, values and limits fit the model."""
     session, planner, solutions = stored.session, stored.planner, stored.solutions.values()
     carriers = (session.certificate, planner.optimistic, *solutions)
-    for policy in (session.sampling, session.informative, *(c.policy for c in carriers if c is not None)):
+    allowed = None if session.within is None else session.within.policy
+    for policy in (session.sampling, session.informative, allowed, *(c.policy for c in carriers if c is not None)):
         if policy is not None:
             policy.check(pmdp)
     values = [(v, "f", (*v.shape[:-1], pmdp.num_states)) for s in solutions for v in (s.lower_values, s.upper_values)]

@@ -52,7 +52,7 @@ from rpl_agent.agent.world.plays import (
     with_certain_end,
 )
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Binding, Objective, ParametricMDP
+from rpl_agent.core.model import Binding, Limit, Objective, ParametricMDP
 from rpl_agent.core.model.building.builder import whole_numbers
 from rpl_agent.core.solver.problem import require_end
 
@@ -210,6 +210,7 @@ class Attachment:
     longest: int | None = None  # steps after which we cut them, if there is no such limit
     reward_error: float = 0.0  # what bounds pay if rewards deviate by the tolerance
     method: tuple[str, str] | None = None  # (confidence, relaxation) better suited than the defaults
+    limits: tuple[Limit, ...] = ()  # of the objective, which is given without them
 
 
 def attach(
@@ -251,7 +252,9 @@ def attach(
         limit = time_limit(env, inner)
         promised = attribute(inner, "objective") if binding is None else binding.question(limit)
         goal = Objective.parse(objective) if isinstance(objective, str) else objective or promised
-        goal = _question(env, model, goal, binding, horizon, limit)
+        limits = goal.limits if isinstance(goal, Objective) else ()
+        alone = goal.free if isinstance(goal, Objective) else goal
+        goal = _question(env, model, alone, binding, horizon, limit)
         if is_own:
             _refuse_changes(env, inner, "pmdp", state_of is not None)
             state_of = state_of if state_of is not None else attribute(inner, "observation_to_state")
@@ -287,6 +290,7 @@ def attach(
         longest=None if limit is not None else longest_episode(model, goal.resolve(model), goal.horizon),
         reward_error=error,
         method=None if binding is None else binding.method,
+        limits=limits,
     )
 
 

@@ -182,6 +182,10 @@ class LimitSearch:
 
     def judged(self, policy: Policy) -> JudgedPolicy:
         """Certified bounds on the value of a policy and on all its limits."""
+        return JudgedPolicy(self._certified(self.goal, policy), *self.limits_of(policy))
+
+    def limits_of(self, policy: Policy) -> tuple[tuple[tuple[float, float], ...], np.ndarray]:
+        """(certified bounds on each limit of a policy, (K − 1,) by how much they exceed it)."""
         own = [self._certified(limit.objective, policy) for limit in self.limits]
         bounds = tuple((one.lower, one.upper) for one in own)
         excess = np.array(
@@ -190,7 +194,7 @@ class LimitSearch:
                 for limit, (low, high) in zip(self.limits, bounds)
             ]
         )
-        return JudgedPolicy(self._certified(self.goal, policy), bounds, excess)
+        return bounds, excess
 
     @cached_property
     def extremes(self) -> list[Certificate]:
@@ -199,9 +203,10 @@ class LimitSearch:
 
     @cached_property
     def program(self) -> OccupancyProgram | None:
-        if self.found.estimate is None:
+        theta = self.found.estimate if self.pmdp.num_parameters else np.zeros(0)  # nothing to estimate
+        if theta is None:
             return None
-        return OccupancyProgram(self.combined, np.asarray(self.found.estimate), self.sense, self.upward)
+        return OccupancyProgram(self.combined, np.asarray(theta), self.sense, self.upward)
 
     @cached_property
     def _elsewhere(self) -> Policy:
@@ -216,6 +221,19 @@ class LimitSearch:
         if kept:
             return min(kept, key=lambda one: one.cost)
         return min(tried, key=lambda one: float(np.maximum(one.excess, 0.0).max()))
+
+    def with_room(self) -> Policy | None:
+        """The best policy that is certified to keep limits half-way to the tightest ones that any is certified to keep.
+
+        None if there is none with a finite guarantee.
+        """
+        middle = [(limit.threshold + one.guarantee) / 2.0 for limit, one in zip(self.limits, self.extremes)]
+        if not np.isfinite(middle).all():
+            return None
+        tighter = [replace(limit, threshold=float(c)) for limit, c in zip(self.limits, middle)]
+        goal = self.goal.subject_to(*tighter)
+        found = LimitSearch(self.pmdp, self.counts, self.found, goal, self.config, self.reward_error).best()
+        return found.value.policy if found.keeps and math.isfinite(found.cost) else None
 
     def _tightened(self) -> Iterator[JudgedPolicy]:
         """Policies of the program with thresholds that are tightened until they keep the limits, then loosened."""

@@ -115,6 +115,8 @@ class Baseline(Acting, ABC):
         attached = attach(env, **self.attachment, compiled=self.compiled)
         if attached.objective.horizon is not None:
             raise ModelError("baselines plan stationary policies: finite-horizon objectives are not supported")
+        if attached.limits:
+            raise ModelError("baselines keep no limits: leave them out, or learn with RPLAgent(subject_to=...)")
         if attached.objective.resolve(attached.pmdp).depends_on_parameters:
             raise ModelError("baselines plan with known rewards: rewards that depend on parameters are not supported")
         if self._world is not None and self._world.pmdp.content_hash != attached.pmdp.content_hash:
