@@ -6,10 +6,14 @@ import pytest
 
 import rpl_envs
 from rpl_agent import Config, ModelError, Objective, Policy, Polynomial, RPLAgent, build, certify
+from rpl_agent.agent.exploration import ForCertificate, ForRegret
+from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.forecast import Sampler, _Imagined, enough, forecast
 from rpl_agent.agent.schedule import Never
+from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model.simulate import Simulator, row_visits
+from rpl_agent.guarantee.pipeline import uncertainty_from
 from rpl_envs.benchmark import benchmark
 from tests.small_worlds import make_worlds_small
 
@@ -145,12 +149,27 @@ def test_a_regret_is_planned_for():
 
 
 def test_exploring_for_the_regret_aims_at_a_difference():
-    """Where optimism plays another policy than the best at the estimate, the two plans differ; else they are equal."""
-    world = rpl_envs.benchmark("Aircraft-20x10")
-    plans = {}
-    for name in ("certificate", "regret"):
-        agent = RPLAgent("rpl/Aircraft-20x10-v0", exploration=name, seed=0).learn(budget=30, log_interval=30)
-        assert agent.exploration.name == name and agent.certificate.lower <= agent.certificate.upper
-        plans[name] = agent.session.informative
-    assert plans["regret"] is not None
-    assert not np.array_equal(*(plan.as_weights(world.pmdp) for plan in plans.values()))
+    """Two coins of which one is better so far: its value takes tosses of it alone, their difference tosses of both."""
+
+    def actions(state):
+        coins = {"one": {"won": "p", "lost": "1 - p"}, "other": {"won": "q", "lost": "1 - q"}}
+        return coins if state == "start" else {"stay": {state: 1}}
+
+    pmdp = build("start", actions, domain=["p", "q"], labels={"won": lambda s: s == "won"})
+    objective, counts = Objective.reach("won"), Counts(pmdp)
+    start, won, lost = (pmdp.state_index(name) for name in ("start", "won", "lost"))
+    for action, wins in ((0, 60), (1, 50)):
+        counts.add(start, action, won, wins)
+        counts.add(start, action, lost, 100 - wins)
+    uncertainty, goal = uncertainty_from(pmdp, counts, Config(), objective), SamplingGoal(100, False, 1)
+    first, second = pmdp.find_row(start, 0), pmdp.find_row(start, 1)
+    rows = pmdp.state_ptr[:-1].copy()
+    rows[start] = second
+    shares = {}
+    for kind in (ForCertificate(), ForRegret()):
+        plan = kind.plan(counts, uncertainty, objective, Policy.deterministic(rows), goal)
+        shares[kind.name] = plan.as_weights(pmdp)[[first, second]]
+    np.testing.assert_allclose(shares["certificate"], [1.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(shares["regret"], [0.5, 0.5], atol=0.1)
+    agent = RPLAgent("rpl/Betting-25-v0", exploration="regret", seed=0).learn(budget=20)
+    assert agent.exploration.name == "regret" and agent.certificate.lower <= agent.certificate.upper
