@@ -194,3 +194,13 @@ def test_independent_unknowns_are_compared_in_their_box():
     assert good.regret < 0.5 * found.gap
     preferred = certify(pmdp, counts, objective, prefer="regret")
     assert math.isfinite(preferred.upper) and preferred.regret <= found.regret
+
+
+def test_large_regions_take_more_rounds():
+    """Each round leaves a tenth of what is missing to the next; what is left in the end is a factor of the costs."""
+    world = benchmark("Engagement-50")
+    pmdp, objective, theta = world.pmdp, world.objective, np.array(world.theta)
+    counts = uniform_counts(pmdp, objective, theta, 10_000, world.max_episode_steps + 1, 9101)
+    found = certify(pmdp, counts, objective)
+    best = solve_at(pmdp, theta, objective, precision=1e-9).middle
+    assert true_value(pmdp, objective, found.policy, theta, 1e-9) - best <= found.regret < 0.25 * found.gap

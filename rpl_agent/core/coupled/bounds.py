@@ -34,6 +34,8 @@ from rpl_agent.core.solver.problem import Problem
 PRODUCTS = 200_000_000
 #: rounds; each one overpays by this share, so that higher orders need no rounds of their own
 ROUNDS, OVERPAID = 12, 0.05
+#: rounds for the worst choice of rows where the rest would be left to a factor of the costs, which is far worse
+COST_ROUNDS = 40
 #: upper limit on the remaining share
 MOST_LEFT = 0.9
 #: an excess below this share of the first one is left to the factor
@@ -81,14 +83,20 @@ def _of_worst_rows(
 ) -> AffineBound | None:
     """The slack earned by the worst choice of rows, at the centre of the frame."""
     pmdp, chances, open_states = problem.pmdp, expansion.chances, bound.scope & ~problem.task.decided
-    p, slack = chances.p[pmdp.expression], bound.slack
-    for _ in range(ROUNDS):
+    p, slack, first = chances.p[pmdp.expression], bound.slack, 0.0
+    for _ in range(COST_ROUNDS if problem.criterion.must_reach else ROUNDS):
         u = bound.values + bound.side.value * slack
         missed = row_excess(problem, chances, bound.side, (u, bound.gradient))
         worst = np.maximum.reduceat(missed, pmdp.state_ptr[:-1])
-        if not (worst[open_states] > 0.0).any():
+        most = float(worst[open_states].max(initial=0.0))
+        if most <= 0.0:
             return replace(bound, slack=slack)
-        step = ACCURATE * float(worst[open_states].max()) + margin
+        first = max(first, most)
+        if problem.criterion.must_reach and most < NEGLIGIBLE * first:
+            scaled = _with_factor(problem, expansion, replace(bound, slack=slack))
+            if scaled is not None:
+                return scaled
+        step = ACCURATE * most + margin
         extra = np.where(missed > 0.0, (1.0 + OVERPAID) * missed, missed) + 2.0 * step
         payment, scratch = np.empty(pmdp.num_states), (None, None, None)
         graph = model_graph(pmdp).both_ways
