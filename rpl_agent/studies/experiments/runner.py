@@ -21,7 +21,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timezone
 from functools import lru_cache
 from importlib import import_module
@@ -34,6 +34,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from rpl_agent.core.schema import jsonable
+from rpl_agent.formats.pieces import ray_session
 from rpl_agent.guarantee.certificate import versions
 from rpl_agent.studies.experiments.suites import Task, group, key
 
@@ -313,24 +314,9 @@ def _ray(groups: list[Group]) -> Iterator[tuple[str, list[Row]]]:
             yield found
 
 
-@contextmanager
-def _session(executor: str, jobs: int) -> Iterator[None]:
-    """For Ray: connect to RAY_ADDRESS, or start a local cluster of ``jobs`` workers for this sweep."""
-    if executor != "ray":
-        yield
-        return
-    import ray
-
-    started = not ray.is_initialized()
-    if started:
-        address = os.environ.get("RAY_ADDRESS")
-        local: dict[str, Any] = {} if address else {"num_cpus": jobs, "include_dashboard": False}
-        ray.init(address=address, log_to_driver=False, configure_logging=False, **local)
-    try:
-        yield
-    finally:
-        if started:
-            ray.shutdown()
+def _session(executor: str, jobs: int) -> AbstractContextManager[None]:
+    """For Ray: a cluster for this sweep, see `ray_session`."""
+    return ray_session(jobs) if executor == "ray" else nullcontext()
 
 
 def _progress_bar(show: bool) -> Progress:
