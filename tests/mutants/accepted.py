@@ -7,6 +7,8 @@ from tests.mutants.changes import Mutant
 SEARCH = "any numbers are valid here: they only decide how tight a bound is"
 WORDS = "only the words of a message"
 CHECKER = "rpl_agent/guarantee/checker.py"
+SOLVED = "rpl_agent/core/solver/check.py"
+SHORTCUT = "only a shortcut: what follows comes to the same"
 #: Functions all of whose mutants may survive, except those that drop a check.
 FUNCTIONS: dict[str, str] = {
     f"{CHECKER} Coordinates.fit": SEARCH,
@@ -20,9 +22,25 @@ FUNCTIONS: dict[str, str] = {
     f"{CHECKER} Bets._plan": SEARCH,
     f"{CHECKER} Data.fits": SEARCH,
     f"{CHECKER} shortened": WORDS,
+    f"{SOLVED} _name": WORDS,
+    f"{SOLVED} _Claim.side": WORDS,
 }
 #: Single mutants, by name.
-NAMES: dict[str, str] = {}
+NAMES: dict[str, str] = {
+    f"{SOLVED} Witness.of: mass > TOLERANCE → (mass >= TOLERANCE)": "any mass that is moved is charged",
+    f"{SOLVED} _shape: 0 → (-1)": SHORTCUT,
+    f"{SOLVED} _shape: 1 → 2 (4)": SHORTCUT,
+    f"{SOLVED} _shape: values > 0.0 → (values >= 0.0)": "zeros are left out before",
+    f"{SOLVED} _shape: most > least → (most >= least)": SHORTCUT,
+    f"{SOLVED} is_converged: 0.0 → (-1.0)": "the width of the bracket is infinite then",
+    f"{SOLVED} is_converged: 0.0 → 1.0": "the width of the bracket is infinite then",
+    f"{SOLVED} _Claim.values: self.given.min() >= least → (self.given.min() > least)": SHORTCUT,
+    f"{SOLVED} _Claim.issues: found and self.is_region → ((found) or (self.is_region))": "a second try is a proof, too",
+    f"{SOLVED} _Claim.issues: found and self.is_region → (not (found and self.is_region))": "proves no more",
+    f"{SOLVED} _horizon: 0 → (-1) (2)": WORDS,
+    f"{SOLVED} _Claim._proof: self.upward → (not (self.upward))": WORDS,
+    f"{SOLVED} _Claim._proof: self.values[bad] - image[bad] → (self.values[bad] + image[bad])": WORDS,
+}
 
 
 def reason(mutant: Mutant) -> str | None:

@@ -131,6 +131,7 @@ class Campaign:
         reader, writer = os.pipe()
         if (child := os.fork()) == 0:
             self._begin_child(items[0].session)
+            limit_time(0.0)
             try:
                 if not transplant(mutant):
                     os._exit(0)  # nothing that is loaded has changed: no test could notice
