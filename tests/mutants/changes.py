@@ -15,11 +15,13 @@ CERTIFY = tuple(f"tests/certify/test_{name}.py" for name in ("certify", "certify
 STORED = tuple(f"tests/agent/test_{name}.py" for name in ("agent_checkpoint", "agent_resume", "faults"))
 SOLVED = tuple(f"tests/solver/test_solver_{name}.py" for name in ("check_edges", "check", "rounding", "signed"))
 BETS = ("tests/likelihood/test_bets.py", "tests/likelihood/test_bets_coverage.py")
+CHECKED = tuple(
+    f"tests/certify/test_checker{name}.py"
+    for name in ("_edges", "_thresholds", "_model", "_files", "_parts", "_time", "")
+)
 #: Files that are changed (a folder: all in it), and the nearest tests, the fastest first.
 NEAREST: dict[str, tuple[str, ...]] = {
-    "rpl_agent/guarantee/checker.py": tuple(
-        f"tests/certify/test_checker{name}.py" for name in ("_model", "_thresholds", "_parts", "_files", "_time", "")
-    ),
+    "rpl_agent/guarantee/checker.py": CHECKED,
     "rpl_agent/guarantee/pipeline.py": (*CERTIFY, "tests/evidence/test_refutation.py"),
     "rpl_agent/core/evidence/ledger.py": ("tests/evidence/test_ledger.py",),
     "rpl_agent/guarantee/likelihood/bets": BETS,
