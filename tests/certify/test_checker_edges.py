@@ -109,14 +109,44 @@ def test_matrices_that_are_not_positive_definite_have_no_solution():
     assert checker.shifted([[one, 2 * one], [3 * one, 4 * one]], 5) == [[6, 2], [3, 9]]
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 10, 255, 256, 300, 10**6])
-def test_factorials_are_widened_by_what_their_parts_are(n, wide):
-    """Below 256 by one logarithm; above by ln n, n times, and by half of ln 2πn."""
-    least, most = ln_factorial(n)
-    parts = 1 if n < 256 else n + Fraction(1, 2)
-    width = (most - least) - 2 * WIDE * parts
-    narrow = 0 if n < 256 else Fraction(1, 1260 * n**5) * ONE  # the last term of the series
-    assert -5 <= width - narrow <= 4 * n + 10
+def test_series_are_used_where_they_converge(monkeypatch):
+    """2 atanh(n/d) has the promised error for |n/d| ≤ 1/3."""
+    series = checker._atanh_series
+
+    def within(n: int, d: int, bits: int) -> int:
+        assert 3 * abs(n) <= d
+        return series(n, d, bits)
+
+    monkeypatch.setattr(checker, "_atanh_series", within)
+    for numerator, denominator in itertools.product((1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 1000), (1, 3, 4, 5, 9, 1001)):
+        ln(Fraction(numerator, denominator))
+
+
+@pytest.mark.parametrize("off", [1023, -1023])
+def test_logarithms_hold_whatever_the_error_of_the_series_is(off, monkeypatch):
+    """It is below 2^10 units of the guard bits, and ln 2 is taken up to 2^20 times."""
+    monkeypatch.setattr(checker, "_LN2", checker._LN2 + off)
+    with localcontext() as context:
+        context.prec = 120
+        two = decimal(2).ln() * ONE
+        for e in range(2**20 - 60, 2**20):
+            least, most = ln(Fraction(1 << e))
+            assert least <= e * two <= most
+
+
+@pytest.mark.parametrize("n", [0, 1, 10, 255])
+def test_small_factorials_are_multiplied_out(n, wide):
+    assert ln_factorial(n) == (low(math.factorial(n)), high(math.factorial(n)))
+
+
+@pytest.mark.parametrize("n", [257, 300, 10**6])
+def test_large_factorials_have_every_error_on_its_side(n, wide, monkeypatch):
+    """ln n! = n ln n − n + ½ ln 2πn + 1/12n − 1/360n³ + …, with π between 3 and 4."""
+    monkeypatch.setattr(checker, "PI", [Fraction(3), Fraction(4)])
+    series = Fraction(1, 12 * n) - Fraction(1, 360 * n**3)
+    least = n * low(n) - n * ONE + low(6 * n) // 2 + checker.down(series)
+    most = n * high(n) - n * ONE + high(8 * n) // 2 + 1 + checker.up(series + Fraction(1, 1260 * n**5))
+    assert ln_factorial(n) == (least, most)
 
 
 # ---------------------------------------------------------------------- intervals
@@ -207,12 +237,47 @@ def test_an_interval_bounds_all_expressions_of_its_polynomial(low_end, high_end)
 
 
 def test_small_high_ends_are_rounded_up():
-    data = tosses(tossing(), [(0, 10**36)])
-    (f,) = checker.Intervals(data, Fraction(1, 10), {}).events
-    K, _ = checker.Intervals(data, Fraction(1, 10), {}).events[f]
-    ends = [0.0, 1e-33] if K == 0 else [1 - 2.0**-53, 1.0]
-    found = checker.Intervals(data, Fraction(1, 10), {str(f): ends})
-    assert (found.low[f], found.high[f]) == (checker.down(Fraction(ends[0])), checker.up(Fraction(ends[1])))
+    seen = set()
+    for counts in ((0, 10**36), (10**36, 0)):
+        data = tosses(tossing(), [counts])
+        ((f, (K, _)),) = checker.Intervals(data, Fraction(1, 10), {}).events.items()
+        seen.add(K)
+        if K == 0:
+            found = checker.Intervals(data, Fraction(1, 10), {str(f): [0.0, 1e-33]})
+            assert (found.low[f], found.high[f]) == (0, checker.up(Fraction(1e-33)))
+    assert seen == {0, 10**36}
+
+
+def test_probabilities_begin_at_zero_without_a_complement():
+    one = checker.Model(thirds())
+    data = checker.Data(one, {"schedule": "split", "planned": 0, "transitions": [], "marks": []})
+    one.box = [(Fraction(-1), Fraction(2))]
+    found = checker.Intervals(data, Fraction(1, 2), {})
+    assert {found.low[f] for f in found.lines} == {0}
+
+
+@pytest.mark.parametrize(("K", "J", "ends"), [(0, 3, (0, 0)), (3, 0, (1, 1))])
+def test_ends_that_would_exclude_everything_are_refused_as_such(K, J, ends):
+    free = checker.Intervals.__new__(checker.Intervals)
+    with pytest.raises(checker.Refused, match="is not excluded by the data"):
+        free._check(0, Fraction(ends[0]), Fraction(ends[1]), K, J, 0)
+
+
+def test_events_of_several_rows_are_added():
+    table = {s: {"go": {s + 1: "p", 9: "1 - p"}} for s in range(3)} | {s: {"a": {s: 1}} for s in (3, 9)}
+    pmdp = build(0, table.__getitem__, domain=["p"], labels={"won": lambda s: s == 3})
+    one = checker.Model(model_content(pmdp, Objective.reach("won"), graph=False))
+    transitions = [[t, 10**t] for t in range(7)]
+    data = checker.Data(one, {"schedule": "split", "planned": 0, "transitions": transitions, "marks": []})
+    ((f, counts),) = checker.Intervals(data, Fraction(1, 10), {}).events.items()
+    rows = [(moves, seen) for moves, seen in zip(one.moves, data.rows) if f in [label for _, label in moves]]
+    hits = sum(n for moves, seen in rows for (_, label), n in zip(moves, seen) if label == f)
+    assert len(rows) == 3 and counts == (hits, sum(sum(seen) for _, seen in rows) - hits)
+
+
+def test_what_was_seen_once_is_possible():
+    found = checker.Intervals(tosses(tossing(), [(1, 5)]), Fraction(1, 10), {})
+    assert sorted(n for n in found.seen if n) == [1, 5] and all(found.is_possible(f) for _, f in found.model.moves[0])
 
 
 def test_the_second_bound_of_two_narrows_the_first():

@@ -9,6 +9,9 @@ WORDS = "only the words of a message"
 CHECKER = "rpl_agent/guarantee/checker.py"
 SOLVED = "rpl_agent/core/solver/check.py"
 SHORTCUT = "only a shortcut: what follows comes to the same"
+GUARDED = "2 units of 2^-160, where the enclosure allows for 2^10"
+SAME = "a shift by 0 either way"
+CONVERGES = "the argument of the series stays within 1/3, where its error is bounded"
 #: Functions all of whose mutants may survive, except those that drop a check.
 FUNCTIONS: dict[str, str] = {
     f"{CHECKER} Coordinates.fit": SEARCH,
@@ -27,6 +30,26 @@ FUNCTIONS: dict[str, str] = {
 }
 #: Single mutants, by name.
 NAMES: dict[str, str] = {
+    f"{CHECKER} _atanh_series: 0 → (-1)": GUARDED,
+    f"{CHECKER} _atanh_series: 0 → 1": GUARDED,
+    f"{CHECKER} ln: e >= 0 → (e > 0)": SAME,
+    f"{CHECKER} ln: 0 → 1 (2)": SAME,
+    f"{CHECKER} ln: 3 → (2)": CONVERGES,
+    f"{CHECKER} ln: 3 → 4": CONVERGES,
+    f"{CHECKER} ln: 3 * n > 4 * d → (3 * n >= 4 * d)": CONVERGES,
+    f"{CHECKER} ln: 4 → (3)": CONVERGES,
+    f"{CHECKER} ln: 4 → 5": CONVERGES,
+    f"{CHECKER} ln: 3 → (2) (2)": CONVERGES,
+    f"{CHECKER} ln: 3 → 4 (2)": CONVERGES,
+    f"{CHECKER} ln: 3 * n < 2 * d → (3 * n <= 2 * d)": CONVERGES,
+    f"{CHECKER} ln: 2 → (1) (2)": CONVERGES,
+    f"{CHECKER} ln: 2 → 3 (2)": CONVERGES,
+    f"{CHECKER} ln_factorial: n < 256 → (n <= 256)": "both ways enclose ln 256!",
+    f"{CHECKER} ln_factorial: 256 → 257": "both ways enclose ln 256!",
+    f"{CHECKER} Intervals.__init__: min → max": "any of the factors makes lines of one polynomial comparable",
+    f"{CHECKER} Intervals._propagate: 2 → (1)": "each round alone is sound",
+    f"{CHECKER} Intervals._propagate: 2 → 3": "each round alone is sound",
+    f"{CHECKER} Data._read_marks: 2 → 3": "there are two lists",
     f"{SOLVED} Witness.of: mass > TOLERANCE → (mass >= TOLERANCE)": "any mass that is moved is charged",
     f"{SOLVED} _shape: 0 → (-1)": SHORTCUT,
     f"{SOLVED} _shape: 1 → 2 (4)": SHORTCUT,

@@ -35,7 +35,7 @@ from tests.mutants.changes import ROOT, Mutant, tests_of
 #: all of them, after which it counts as noticed: it does not end.
 SECONDS, WALL_SECONDS = 3, 3600
 #: Bytes of memory after which it counts as noticed.
-MEMORY = 1 << 34
+MEMORY = 1 << 33
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
 Lines = dict[str, list[int]]  # by path
 

@@ -1,0 +1,294 @@
+"""Bounds on values in the checker, each formula by itself: with small numbers, against the same in plain fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rpl_agent.guarantee import checker
+from tests.certify.test_checker_thresholds import chain, passes
+
+
+def fractions(*numbers: Any) -> list[Fraction]:
+    return [Fraction(x) for x in numbers]
+
+
+def claim(**attributes: Any) -> checker.Claim:
+    """A claim with only these parts."""
+    found = checker.Claim.__new__(checker.Claim)
+    vars(found).update({"upper": True, "sign": 1, "side": "upper", "den": 1, "duals": {}, "ball": None} | attributes)
+    return found
+
+
+# ---------------------------------------------------------------------- objectives
+@pytest.mark.parametrize(
+    ("steps", "discount", "positive", "pays", "bound", "moved"),
+    [
+        ([], 1, True, True, 8, 2),
+        ([], 1, True, True, -8, 0),
+        ([], 1, True, False, 8, 0),
+        ([], 1, False, True, 8, 0),
+        ([5], 1, False, True, 8, Fraction(5, 4)),
+        ([5], "1/2", False, True, 8, Fraction(1, 2)),
+        ([1], "1/2", False, True, 8, Fraction(1, 4)),
+        ([], "9/10", False, True, 8, Fraction(5, 2)),
+        ([0], 1, False, True, 8, 0),
+    ],
+)
+def test_errors_of_rewards_move_bounds_by_their_share_or_per_step(steps, discount, positive, pays, bound, moved):
+    asked = checker.Objective.__new__(checker.Objective)
+    asked.steps, asked.discount, asked.is_positive, asked.pays = fractions(*steps), Fraction(discount), positive, pays
+    assert asked.off(Fraction(bound), Fraction(1, 4), True) == bound + moved
+    assert asked.off(Fraction(bound), Fraction(1, 4), False) == bound - moved
+
+
+def test_only_steps_to_states_that_take_time_are_discounted():
+    asked = checker.Objective.__new__(checker.Objective)
+    asked.discount, asked.visible, asked.undiscounted = Fraction(9, 10), [True, False, True], 0
+    assert [[asked.factor(s, t) for t in range(3)] for s in range(3)] == [[10, 10, 10], [9, 10, 9], [9, 10, 9]]
+
+
+# ---------------------------------------------------------------------- functions of the parameters
+def test_the_least_of_a_function_on_the_ball():
+    found = claim(U=[[(5, [3, 4]), None, (7, [])]])
+    assert [found._least(0, s) for s in range(3)] == [-1, 0, 7]  # lengths are rounded up
+
+
+def test_numbers_are_scaled_with_the_sign_of_their_side():
+    assert claim(den=12).scaled(Fraction(5, 4)) == 15 and claim(den=12, sign=-1).scaled(Fraction(5, 4)) == -15
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_bound_at_the_start(sign):
+    where = SimpleNamespace(initial=1)
+    plain = claim(model=where, U=[[None, (10, [6, 8])]], den=2, sign=sign)
+    assert plain.at_start() == sign * Fraction(11)  # 5 + |(3, 4)|, rounded up
+    a, b = fractions("1/2", -1), Fraction(3)
+    region = SimpleNamespace(joined=lambda multipliers: (a, b))
+    ball = SimpleNamespace(center=fractions(1, 2), factor=[fractions(2, 1), fractions(0, 3)])
+    for given, expected in (
+        ({"duals": {"start": [[0, 1]]}, "ball": ball}, Fraction("19/2") + checker.norm_up(fractions(2, "13/2"))),
+        ({"duals": {"start": [[0, 1]]}, "ball": None}, Fraction(11)),
+        ({"duals": {}, "ball": ball}, Fraction(11)),
+    ):
+        found = claim(model=where, U=[[None, (10, [6, 8])]], den=2, sign=sign, region=region, **given)
+        assert found.at_start() == sign * expected
+    with pytest.raises(checker.Refused, match="for the initial state"):
+        claim(model=where, U=[[(1, []), None]]).at_start()
+    last = claim(model=where, U=[[None, (1, [])], [None, (4, [])]])  # with all steps to go
+    assert last.at_start() == 4
+
+
+def test_multipliers_of_cuts_are_not_negative_and_belong_to_one():
+    region = checker.Region.__new__(checker.Region)
+    region.line = SimpleNamespace(dimension=2)  # type: ignore[assignment]
+    region.cuts = [(fractions(1, 2), Fraction(3)), (fractions(-1, 4), Fraction(5))]
+    assert region.joined([[0, 2], [1, 0.5]]) == (fractions("3/2", 6), Fraction("17/2"))
+    assert region.joined([[0, 0]]) == (fractions(0, 0), 0)
+    for multipliers in ([[0, -1e-300]], [[2, 1]], [[-1, 1]]):
+        with pytest.raises(checker.Refused, match="a multiplier is negative or belongs to no cut"):
+            region.joined(multipliers)
+
+
+def test_rows_over_cuts_by_weak_duality():
+    line = SimpleNamespace(dimension=1, den=4, terms=[[1, 2], [3, -2]])
+    region = SimpleNamespace(
+        line=line, reach=[fractions("1/4", "3/4")], joined=lambda given: (fractions(5), Fraction(2))
+    )
+    found = claim(region=region, den=10)
+    successors = [(0, 7, []), (1, 11, [])]
+    c, h = Fraction(7 * 1 + 11 * 3, 4), Fraction(7 * 2 - 11 * 2, 4)
+    rest = h - 10 * 5
+    assert found._over_cuts(successors, []) == c + 10 * 2 + max(rest * Fraction(1, 4), rest * Fraction(3, 4))
+    region.joined = lambda given: (fractions(-5), Fraction(2))
+    rest = h + 50
+    assert found._over_cuts(successors, []) == c + 20 + rest * Fraction(3, 4)
+
+
+def test_multipliers_of_a_row_are_used_where_they_are_given():
+    line = SimpleNamespace(dimension=1, den=1, terms=[[0, 1], [1, -1]])
+    model = SimpleNamespace(moves=[[(0, 0), (1, 1)]], row_state=[0], name=["row"])
+    objective = SimpleNamespace(discount=Fraction(1, 3), factor=lambda s, t: 1)
+    half = checker.ONE // 2
+    intervals = SimpleNamespace(low=[0, 0], high=[half, checker.ONE])
+    region = SimpleNamespace(
+        line=line, reach=[fractions(0, 1)], joined=lambda given: (fractions(1), Fraction(1, 4)), intervals=intervals
+    )
+    base = {"model": model, "objective": objective, "region": region, "U": [[(6, []), (0, [])]], "den": 6}
+    assert claim(**base).most(0, 0) == Fraction(6, 2 * 3)
+    assert claim(**base, duals={"0 0": [[0, 1]]}).most(0, 0) == Fraction(6, 4 * 3)
+    assert claim(**base, duals={"1 0": [[0, 1]], "0 1": []}).most(0, 0) == Fraction(6, 2 * 3)
+
+
+def test_successors_that_are_impossible_need_no_bound():
+    model = SimpleNamespace(moves=[[(0, 0), (1, 1)]], row_state=[0], name=["row"])
+    objective = SimpleNamespace(factor=lambda s, t: 3 if t == 0 else 1)
+    intervals = SimpleNamespace(low=[0, 0], high=[checker.ONE, 0])
+    found = claim(model=model, objective=objective, region=SimpleNamespace(intervals=intervals), U=[[(2, [5]), None]])
+    assert found.successors(0, 0) == [(0, 6, [15])]
+    intervals.high[1] = 1
+    with pytest.raises(checker.Refused, match="no upper bound for its successor 1"):
+        found.successors(0, 0)
+    found.U[0][1] = (4, [7])
+    assert found.successors(0, 0) == [(0, 6, [15]), (1, 4, [7])]
+
+
+def quadratic(a: int, here: list[int], group: list[Any], moves: dict[int, Any], ball: Any) -> tuple[Any, ...]:
+    """(code's answer, whole constant, |l|, bound on the quadratic part, common denominator) in plain fractions."""
+    found = claim(objective=SimpleNamespace(discount=Fraction(1, 3)), successors=lambda row, after: moves[row])
+    answer = found._quadratic(ball, group, a, here, 0)
+    r, parts = range(len(here)), checker.common_den(w for _, w in group)
+    den = ball.den * 3 * parts
+    constant, linear = Fraction(a), [-Fraction(x) for x in here]
+    square = [[Fraction(0) for _ in r] for _ in r]
+    for row, weight in group:
+        for f, v, g in moves[row]:
+            p, s = Fraction(ball.p[f], ball.den), [Fraction(x, ball.den) for x in ball.s[f]]
+            constant += weight * p * v / 3
+            linear = [x + weight * (p * y + v * z) / 3 for x, y, z in zip(linear, g, s)]
+            square = [[square[i][j] + weight * (s[i] * g[j] + s[j] * g[i]) / 6 for j in r] for i in r]
+    size = checker.root_up(int(sum((x * den) ** 2 for x in linear)))
+    rough = max(sum(abs(x) for x in row) for row in square) * 2 * den
+    return answer, constant * den, size, rough, den, square
+
+
+@pytest.mark.parametrize("a", [5, 0, -3])
+def test_a_quadratic_is_bounded_by_its_parts(a):
+    ball = SimpleNamespace(den=8, p=[3, 5], s=[[1, -2], [-1, 2]])
+    moves = {0: [(0, 4, [1, 2]), (1, 6, [3, -1])], 1: [(0, 2, [0, 5]), (1, 1, [2, 2])]}
+    for group in ([(0, 1)], [(0, Fraction(1, 3)), (1, Fraction(2, 3))]):
+        answer, constant, size, rough, den, _ = quadratic(a, [2, -1], group, moves, ball)
+        assert constant == int(constant) and rough > 0
+        assert answer == Fraction(2 * (int(constant) + size) + rough, 2 * den) and answer != 0
+
+
+def test_a_quadratic_without_slopes_is_its_constant():
+    ball = SimpleNamespace(den=4, p=[3, 1], s=[[1], [-1]])
+    flat = {0: [(0, 8, [0]), (1, 8, [0])]}
+    answer, constant, size, rough, den, _ = quadratic(-9, [0], [(0, 1)], flat, ball)
+    assert (size, rough) == (0, 0) and answer == Fraction(int(constant), den)
+    still = {0: [(0, 8, [4]), (1, 8, [4])]}
+    fixed = SimpleNamespace(den=4, p=[3, 1], s=[[0], [0]])
+    assert quadratic(-9, [0], [(0, 1)], still, fixed)[3] == 0
+
+
+def test_a_quadratic_is_not_positive_where_its_matrix_is_small():
+    """Where Gershgorin's bound is too rough, the exact one decides: −M − a − |l| positive definite."""
+    ball = SimpleNamespace(den=8, p=[4, 4], s=[[1, 0], [-1, 0]])
+    moves = {0: [(0, 8, [0, 12]), (1, 8, [0, -12])]}
+    answers = {}
+    for a in range(-12, 1):
+        answer, constant, size, rough, den, square = quadratic(a, [0, 0], [(0, 1)], moves, ball)
+        top = int(constant) + size
+        largest = abs(square[0][1]) * den  # of the symmetric matrix with two equal entries
+        exact = top + largest < 0
+        if 2 * top + rough <= 0:
+            assert answer == Fraction(2 * top + rough, 2 * den) <= 0
+        else:
+            assert (answer == 0) is (top < 0 and exact)
+        answers[a] = answer
+    assert min(answers.values()) < 0 < max(answers.values())
+
+
+def test_a_matrix_between_the_two_bounds():
+    """Entries (1, 1; 1, 0): Gershgorin says 2, the largest eigenvalue is 1.618."""
+    ball = SimpleNamespace(den=1, p=[1], s=[[1, 0]])
+    moves = {0: [(0, 0, [6, 12])]}  # M = (6, 6; 6, 0) / 3
+    for a, is_zero in ((-3, False), (-4, True), (-5, False)):
+        found = claim(objective=SimpleNamespace(discount=Fraction(1, 3)), successors=lambda row, after: moves[row])
+        here = [2, 4]  # so that l = 0
+        answer = found._quadratic(ball, [(0, 1)], a, here, 0)
+        assert (answer == 0) is is_zero, (a, answer)
+
+
+# ---------------------------------------------------------------------- plays that never end
+def ending(
+    upper: bool, *, signed: bool = False, must_reach: bool = False, policy: Any = None, possible: bool = True,
+    rank: tuple[int, ...] = (1, 0), least: int = 0,
+) -> checker.Claim:  # fmt: skip
+    """State 0 has two rows: one stays, one may lead to state 1."""
+    model = SimpleNamespace(
+        rows_of=[range(2), range(2, 3)], row_state=[0, 0, 1], name=["stay", "go", "end"],
+        moves=[[(0, 0)], [(0, 1), (1, 2)], [(1, 0)]],
+    )  # fmt: skip
+    return claim(
+        upper=upper, model=model, policy=policy, rank=list(rank), U=[[(least, []), (0, [])]],
+        objective=SimpleNamespace(is_signed=signed, must_reach=must_reach),
+        region=SimpleNamespace(intervals=SimpleNamespace(is_possible=lambda f: possible and f == 2)),
+    )  # fmt: skip
+
+
+def fine(found: checker.Claim, spent: dict[int, bool], active: set[int]) -> bool:
+    return passes(lambda: found.plays_end(spent, active), "plays may stay forever")
+
+
+def test_rows_lead_out_to_smaller_ranks_or_states_that_are_not_active():
+    both = {0, 1}
+    found = ending(True)
+    assert not found.leads_out(0, both) and found.leads_out(1, both) and found.leads_out(1, {0})
+    assert not ending(True, possible=False).leads_out(1, both)
+    assert not ending(True, rank=(0, 0)).leads_out(1, both) and ending(True, rank=(0, 0)).leads_out(1, {0})
+    assert not ending(True, rank=(0, 1)).leads_out(1, both)
+    assert ending(True, possible=False).leads_out(0, set())  # all of its successors are out
+
+
+def test_who_needs_a_proof_that_plays_end():
+    stay = {0: False, 1: False, 2: True}
+    go = {0: True, 1: False, 2: True}
+    for upper, must_reach, needs in (
+        (True, False, False),
+        (True, True, True),
+        (False, True, False),
+        (False, False, True),
+    ):
+        assert fine(ending(upper, must_reach=must_reach), stay, {0}) is not needs
+        assert fine(ending(upper, must_reach=must_reach), go, {0})  # the row that stays is spent
+    assert not fine(
+        ending(True, least=-1), go, {0}
+    )  # a negative bound from above needs the end, and rows that lead out
+    assert not fine(ending(True, signed=True), go, {0}) and not fine(ending(False, signed=True), go, {0})
+
+
+def test_a_policy_needs_one_row_that_leads_out_and_all_policies_need_every_row():
+    stay = {0: False, 1: False, 2: True}
+    for rows, good in (([(0, 1)], False), ([(1, 1)], True), ([(0, 1), (1, 1)], True)):
+        policy = SimpleNamespace(at=lambda s, step, rows=rows: rows)
+        assert fine(ending(False, policy=policy), stay, {0}) is good
+    assert not fine(ending(False), stay, {0})
+
+
+# ---------------------------------------------------------------------- regret
+@pytest.mark.parametrize("maximising", [True, False])
+def test_the_regret_is_the_difference_at_one_parameter(maximising):
+    model = SimpleNamespace(initial=0)
+
+    def part(value: int, slope: list[int], den: int, upper: bool, start: int) -> Any:
+        asked = SimpleNamespace(off=lambda bound, error, up: bound + error * bound)
+        return SimpleNamespace(
+            U=[[None], [(value, slope)]], den=den, upper=upper, model=model, objective=asked,
+            at_start=lambda: Fraction(start),
+        )  # fmt: skip
+
+    best, mine = part(9, [6, 8], 2, maximising, 11), part(-4, [0, -4], 1, not maximising, 7)
+    moved = 2 * Fraction(1, 10) * (11 if maximising else 7)
+    found = checker.regret(best, mine, Fraction(1, 10))
+    assert found == Fraction(1, 2) + checker.norm_up(fractions(3, 0)) + moved
+    flat = part(9, [], 2, maximising, 11), part(-4, [], 1, not maximising, 7)
+    assert checker.regret(*flat, Fraction(0)) == Fraction(1, 2)
+    none = part(-9, [], 2, maximising, 11), part(-4, [], 1, not maximising, 7)
+    assert checker.regret(*none, Fraction(0)) == 0
+
+
+def test_regrets_are_claimed_no_smaller_than_they_are_proved():
+    proof = chain()
+    assert checker.check(proof)["regret proved"] == 0
+    for regret, good in ((0.0, True), (-5e-324, False), (1.0, True)):
+        changed = proof | {"claim": proof["claim"] | {"regret": regret}}
+        assert passes(lambda p=changed: checker.check(p), "the regret") is good
+    evaluated = proof | {"evaluated": True, "claim": {"lower": 3.0, "upper": 3.0, "regret": 9.0}}
+    assert not passes(lambda: checker.check(evaluated), "the regret 9.0 is claimed, but 'nothing' is proved")
+    without = proof | {"lower": None, "claim": {"lower": None, "upper": 3.0, "regret": 3.0}}
+    assert passes(lambda: checker.check(without), "")  # costs are at least 0
