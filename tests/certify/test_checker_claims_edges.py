@@ -61,25 +61,47 @@ def test_numbers_are_scaled_with_the_sign_of_their_side():
     assert claim(den=12).scaled(Fraction(5, 4)) == 15 and claim(den=12, sign=-1).scaled(Fraction(5, 4)) == -15
 
 
+WHERE = SimpleNamespace(initial=1)
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_bound_at_the_start(sign):
-    where = SimpleNamespace(initial=1)
-    plain = claim(model=where, U=[[None, (10, [6, 8])]], den=2, sign=sign)
-    assert plain.at_start() == sign * Fraction(11)  # 5 + |(3, 4)|, rounded up
-    a, b = fractions("1/2", -1), Fraction(3)
-    region = SimpleNamespace(joined=lambda multipliers: (a, b))
+    asked = []
+
+    def joined(multipliers: list[Any]) -> checker.Cut:
+        asked.append(multipliers)
+        return (fractions("1/2", -1), Fraction(3)) if multipliers else (fractions(0, 0), Fraction(0))
+
     ball = SimpleNamespace(center=fractions(1, 2), factor=[fractions(2, 1), fractions(0, 3)])
-    for given, expected in (
-        ({"duals": {"start": [[0, 1]]}, "ball": ball}, Fraction("19/2") + checker.norm_up(fractions(2, "13/2"))),
-        ({"duals": {"start": [[0, 1]]}, "ball": None}, Fraction(11)),
-        ({"duals": {}, "ball": ball}, Fraction(11)),
+    whole, flat = SimpleNamespace(ball=None), SimpleNamespace(ball=ball, joined=joined)
+    by_cuts = Fraction("19/2") + checker.norm_up(fractions(2, "13/2"))
+    by_ball = 5 + checker.norm_up(fractions(6, 15))
+    for region, duals, expected in (
+        (whole, {}, Fraction(11)),  # 5 + |(3, 4)|, rounded up
+        (whole, {"start": [[0, 1]]}, Fraction(11)),
+        (flat, {"start": [[0, 1]]}, by_cuts),
+        (flat, {"1 0": [[0, 1]]}, Fraction(11)),
     ):
-        found = claim(model=where, U=[[None, (10, [6, 8])]], den=2, sign=sign, region=region, **given)
+        found = claim(model=WHERE, U=[[None, (10, [6, 8])]], den=2, sign=sign, region=region, duals=duals)
         assert found.at_start() == sign * expected
+    assert asked == [[[0, 1]], []] and by_ball > 0
     with pytest.raises(checker.Refused, match="for the initial state"):
-        claim(model=where, U=[[(1, []), None]]).at_start()
-    last = claim(model=where, U=[[None, (1, [])], [None, (4, [])]])  # with all steps to go
+        claim(model=WHERE, U=[[(1, []), None]], region=whole).at_start()
+    last = claim(model=WHERE, U=[[None, (1, [])], [None, (4, [])]], region=whole)  # with all steps to go
     assert last.at_start() == 4
+    plain = claim(model=WHERE, U=[[None, (10, [])]], den=2, sign=sign, region=flat, duals={"start": [[0, 1]]})
+    assert plain.at_start() == sign * 5  # a number needs no cuts
+
+
+def test_functions_at_one_parameter_are_added_before_they_are_bounded():
+    region = SimpleNamespace(ball=None)
+    one = claim(model=WHERE, U=[[None, (9, [6, 8])]], den=2, region=region)
+    other = claim(model=WHERE, U=[[None, (-4, [0, -4])]], den=1, region=region)
+    number = claim(model=WHERE, U=[[None, (7, [])]], den=1, region=region)
+    assert checker.at_most([one, other], []) == Fraction(1, 2) + checker.norm_up(fractions(3, 0))
+    assert checker.at_most([one, number], []) == Fraction(23, 2) + checker.norm_up(fractions(3, 4))
+    assert checker.at_most([number, one], []) == Fraction(23, 2) + checker.norm_up(fractions(3, 4))
+    assert checker.at_most([number], []) == 7
 
 
 def test_multipliers_of_cuts_are_not_negative_and_belong_to_one():
@@ -238,18 +260,12 @@ def test_rows_lead_out_to_smaller_ranks_or_states_that_are_not_active():
 def test_who_needs_a_proof_that_plays_end():
     stay = {0: False, 1: False, 2: True}
     go = {0: True, 1: False, 2: True}
-    for upper, must_reach, needs in (
-        (True, False, False),
-        (True, True, True),
-        (False, True, False),
-        (False, False, True),
-    ):
-        assert fine(ending(upper, must_reach=must_reach), stay, {0}) is not needs
+    for upper, must_reach, needs in ((True, False, 0), (True, True, 1), (False, True, 0), (False, False, 1)):
+        assert fine(ending(upper, must_reach=must_reach), stay, {0}) is not bool(needs)
         assert fine(ending(upper, must_reach=must_reach), go, {0})  # the row that stays is spent
-    assert not fine(
-        ending(True, least=-1), go, {0}
-    )  # a negative bound from above needs the end, and rows that lead out
-    assert not fine(ending(True, signed=True), go, {0}) and not fine(ending(False, signed=True), go, {0})
+    assert not fine(ending(True, least=-1), stay, {0})  # from above, plays may stay where the bound is not negative
+    assert fine(ending(True, least=-1), go, {0}) and fine(ending(True, least=-1), stay, set())
+    assert not fine(ending(True, signed=True), stay, {0}) and not fine(ending(False, signed=True), stay, {0})
 
 
 def test_a_policy_needs_one_row_that_leads_out_and_all_policies_need_every_row():
@@ -261,27 +277,6 @@ def test_a_policy_needs_one_row_that_leads_out_and_all_policies_need_every_row()
 
 
 # ---------------------------------------------------------------------- regret
-@pytest.mark.parametrize("maximising", [True, False])
-def test_the_regret_is_the_difference_at_one_parameter(maximising):
-    model = SimpleNamespace(initial=0)
-
-    def part(value: int, slope: list[int], den: int, upper: bool, start: int) -> Any:
-        asked = SimpleNamespace(off=lambda bound, error, up: bound + error * bound)
-        return SimpleNamespace(
-            U=[[None], [(value, slope)]], den=den, upper=upper, model=model, objective=asked,
-            at_start=lambda: Fraction(start),
-        )  # fmt: skip
-
-    best, mine = part(9, [6, 8], 2, maximising, 11), part(-4, [0, -4], 1, not maximising, 7)
-    moved = 2 * Fraction(1, 10) * (11 if maximising else 7)
-    found = checker.regret(best, mine, Fraction(1, 10))
-    assert found == Fraction(1, 2) + checker.norm_up(fractions(3, 0)) + moved
-    flat = part(9, [], 2, maximising, 11), part(-4, [], 1, not maximising, 7)
-    assert checker.regret(*flat, Fraction(0)) == Fraction(1, 2)
-    none = part(-9, [], 2, maximising, 11), part(-4, [], 1, not maximising, 7)
-    assert checker.regret(*none, Fraction(0)) == 0
-
-
 def test_regrets_are_claimed_no_smaller_than_they_are_proved():
     proof = chain()
     assert checker.check(proof)["regret proved"] == 0
@@ -292,3 +287,164 @@ def test_regrets_are_claimed_no_smaller_than_they_are_proved():
     assert not passes(lambda: checker.check(evaluated), "the regret 9.0 is claimed, but 'nothing' is proved")
     without = proof | {"lower": None, "claim": {"lower": None, "upper": 3.0, "regret": 3.0}}
     assert passes(lambda: checker.check(without), "")  # costs are at least 0
+
+
+# ---------------------------------------------------------------------- claims
+def region_of(ball: Any = None, states: int = 2, horizon: int | None = None) -> Any:
+    asked = SimpleNamespace(
+        horizon=horizon, reward=fractions("1/3"), decided={}, final=fractions(0, 0), discount=Fraction(1)
+    )
+    return SimpleNamespace(model=SimpleNamespace(states=states), objective=asked, ball=ball)
+
+
+def test_values_are_numbers_or_functions_on_the_ball():
+    ball = SimpleNamespace(center=fractions(0))
+    plain = checker.Claim(region_of(ball), None, True, {"values": [[0.5], None]})
+    assert plain.ball is None and plain.U == [[(3, []), None]] and plain.den == 6
+    assert (plain.side, plain.sign, plain.rank, plain.duals) == ("upper", 1, [0, 0], {})
+    slopes = checker.Claim(
+        region_of(ball), None, False, {"values": [[0.5, 1], [2, -1]], "rank": [3, 1], "duals": {"a": 1}}
+    )
+    assert slopes.ball is ball and slopes.U == [[(-3, [-6]), (-12, [6])]]
+    assert (slopes.side, slopes.sign, slopes.rank, slopes.duals) == ("lower", -1, [3, 1], {"a": 1})
+    for values in ([[0.5, 1], [2]], [[0.5], [2, 1]], [[0.5, 1, 1], [2, 1, 1]], [[], []]):
+        with pytest.raises((checker.Refused, *checker.MALFORMED)):
+            checker.Claim(region_of(ball), None, True, {"values": values})
+    with pytest.raises(checker.Refused, match="does not fit its ball"):
+        checker.Claim(region_of(None), None, True, {"values": [[0.5, 1], [2, 1]]})
+
+
+def test_values_are_given_for_every_step_and_state():
+    for values, good in (
+        ([[[1], [1]], [[2], [2]]], True), ([[[1], [1]], [[2]]], False), ([[[1]], [[2], [2]]], False),
+        ([[[1], [1]]], False), ([[[1], [1]]] * 3, False),
+    ):  # fmt: skip
+        made = {"values": values}
+        said = "wrong number of steps or states"
+        assert passes(lambda m=made: checker.Claim(region_of(horizon=1), None, True, m), said) is good
+    for rank in ([0, 0.5], [0.5, 0], ["a", 1]):
+        with pytest.raises(checker.Refused, match="a rank is not an integer"):
+            checker.Claim(region_of(), None, True, {"values": [[1], [1]], "rank": rank})
+
+
+def test_steps_are_checked_from_the_last_to_the_first():
+    for horizon, discount, ends in ((2, 1, False), (None, 1, True), (None, Fraction(1, 2), False)):
+        seen: list[Any] = []
+        found = claim(
+            objective=SimpleNamespace(horizon=horizon, discount=Fraction(discount)),
+            inequalities=lambda *call, seen=seen: seen.append(call) or ({}, set()),
+            plays_end=lambda *_, seen=seen: seen.append("ends"),
+            at_start=lambda: Fraction(7), U=[[None]] * (1 if horizon is None else 3),
+        )  # fmt: skip
+        assert found.bound() == 7
+        steps = [(0, 0, 0)] if horizon is None else [(0, 0, 2), (1, 0, 1), (2, 1, 0)]
+        assert seen == steps + ["ends"] * ends
+
+
+def looked_at(
+    values: list[int | None], *, upper: bool = True, excess: int = 0, reward: int = 0, horizon: int | None = None,
+    k: int = 0, **asked: Any,
+) -> tuple[dict[int, bool], set[int]]:  # fmt: skip
+    """`inequalities` of states with one row each, of which each misses its inequality by ``excess``."""
+    states = len(values)
+    objective = SimpleNamespace(
+        **{"is_reach": False, "is_positive": False, "is_signed": False, "decided": {}} | asked,
+        horizon=horizon, final=fractions(*[1] * states), reward=fractions(*[reward] * states),
+    )  # fmt: skip
+    model = SimpleNamespace(
+        states=states, name=[f"row {s}" for s in range(states)], rows_of=[[s] for s in range(states)]
+    )
+    U = [[None if v is None else (v, []) for v in values]] * (k + 1)
+    found = claim(
+        model=model, objective=objective, policy=None, upper=upper, sign=1 if upper else -1, den=4, U=U,
+        excess=lambda *_: Fraction(excess),
+    )  # fmt: skip
+    return found.inequalities(k, 0, 0)
+
+
+def test_every_state_that_is_open_has_its_inequality():
+    assert looked_at([5, None, 3])[1] == {0, 2}
+    with pytest.raises(checker.Refused, match=r"row 0: the upper bound misses its inequality by 0\.25"):
+        looked_at([5], excess=1)
+    assert looked_at([5], excess=0)[0] == {0: False} and looked_at([5], excess=-1)[0] == {0: True}
+    assert looked_at([5], reward=1)[0] == {0: True}  # what pays is spent
+    assert looked_at([5], reward=1, excess=-1, is_signed=True)[0] == {0: False}
+
+
+def test_plays_that_are_over_are_worth_what_they_were():
+    decided = {0: Fraction(1, 2)}
+    assert looked_at([2], decided=decided) == ({}, set())
+    with pytest.raises(checker.Refused, match="state 0: the upper bound of a play that is over is wrong"):
+        looked_at([1], decided=decided)
+    assert looked_at([-2], upper=False, decided=decided) == ({}, set())
+    with pytest.raises(checker.Refused, match="of a play that is over"):
+        looked_at([-3], upper=False, decided=decided)
+    assert looked_at([4], horizon=3) == ({}, set())  # no step is left: the value of the state, 1
+    with pytest.raises(checker.Refused, match="of a play that is over"):
+        looked_at([3], horizon=3)
+    assert looked_at([3], horizon=3, k=1)[1] == {0}
+    assert looked_at([3])[1] == {0}
+
+
+def test_bounds_that_hold_anyway_need_no_inequality():
+    assert looked_at([4, 3], is_reach=True)[1] == {1}  # probabilities are at most 1
+    assert looked_at([4, 3], is_positive=True)[1] == {0, 1}
+    assert looked_at([0, -1, 1], upper=False, is_positive=True)[1] == {1}  # values are at least 0
+    assert looked_at([0, -1, 1], upper=False, is_reach=True)[1] == {0, 1, 2}
+
+
+# ---------------------------------------------------------------------- regions
+def bare_region(dimension: int, cuts: list[Any]) -> tuple[Any, list[Any]]:
+    region, told = checker.Region.__new__(checker.Region), list[Any]()
+    line = SimpleNamespace(dimension=dimension, free=[0], den=4, terms=[[1, 2], [3, -2]], domain=[fractions(1, -1)])
+    parts = {
+        "line": line, "cuts": cuts, "ball": None, "bet_cuts": ["bet 0", "bet 1"],
+        "likelihood": SimpleNamespace(check_ball=lambda ball: told.append("ball"), cut=lambda point: ("at", point)),
+        "intervals": SimpleNamespace(
+            cut=lambda *call: told.append(call), check_rows=lambda: told.append("rows"),
+            low=[checker.ONE // 4, 0], high=[checker.ONE // 2, 0],
+        ),
+    }  # fmt: skip
+    vars(region).update(parts)
+    return region, told
+
+
+def interval(center: Any, half: Any) -> Any:
+    return SimpleNamespace(center=fractions(center), factor=[fractions(half)], p=[5], s=[[3, -4]], den=7)
+
+
+@pytest.mark.parametrize("half", ["1/2", "-1/2"])
+def test_the_ball_of_one_coordinate_is_enforced_by_its_cuts(half):
+    """Ends at 1 ± 1/2: 2x ≤ 3 and −x ≤ −1/2 are enough, and nothing weaker."""
+    high, low = (fractions(2), Fraction(3)), (fractions(-1), Fraction(-1, 2))
+    idle = (fractions(0), Fraction(-1))
+    tiny = Fraction(1, 10**30)
+    region, told = bare_region(1, [idle, high, low])
+    region.enclose(interval(1, half))
+    assert region.ball is not None
+    width = 6  # |(3, −4)|, rounded up
+    assert told == [(0, checker.down(Fraction(5 - width, 7)), checker.up(Fraction(5 + width, 7))), "rows"]
+    for cuts in (
+        [high],
+        [low],
+        [idle],
+        [(fractions(2), 3 + tiny), low],
+        [high, (fractions(-1), tiny - Fraction(1, 2))],
+    ):
+        with pytest.raises(checker.Refused, match="is not enforced by its cuts"):
+            bare_region(1, cuts)[0].enclose(interval(1, half))
+
+
+def test_the_ball_of_more_coordinates_is_the_likelihood_s():
+    region, told = bare_region(2, [])
+    region.enclose(interval(1, 1))
+    assert told[0] == "ball"
+
+
+def test_cuts_have_names():
+    region, _ = bare_region(1, [])
+    assert region.cut(1) == "bet 1" and region.cut([0.5]) == ("at", [0.5])
+    assert region.cut("high 0") == (fractions("1/2"), Fraction(1, 2) - Fraction(1, 4))
+    assert region.cut("low 0") == (fractions("-1/2"), Fraction(1, 4) - Fraction(1, 4))
+    assert region.cut("low 1") == (fractions("1/2"), Fraction(3, 4))
+    assert region.cut("domain 0") == (fractions(1), Fraction(1))

@@ -332,7 +332,7 @@ def test_the_table_of_shares():
         "likelihood": (0, 9215, 285),
         "likelihood of a table": (0, 4750, 4750),
         "anytime": (0, 0, 9500),
-        "graph": (0, 0, 400),
+        "graph": (0, 0, 99),
     }
 
 
