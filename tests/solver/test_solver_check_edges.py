@@ -257,7 +257,7 @@ def test_a_witness_proves_that_a_friend_of_the_agent_ends_the_play():
 def test_one_row_that_holds_the_play_is_enough_for_a_minimiser_who_is_free():
     either = Uncompiled(relaxation([[{0: ANY, 1: ANY}, {1: ONE}], [{1: ONE}]], cost=[[0, 0], [0]]))
     problem = solve(either, Objective.reach("goal", sense=Sense.MIN), Nature.COOPERATIVE).problem
-    assert checked.prove(problem, np.array([0.0, 1.0]), True, None) == []
+    assert checked.prove_side(problem, np.array([0.0, 1.0]), True, None) == []
 
 
 # ---------------------------------------------------------------------- horizons
