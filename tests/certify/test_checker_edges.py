@@ -593,3 +593,184 @@ def test_marks_count_from_zero_and_have_trials_if_bets_begin_there():
     assert [m[3] for m in data.marks] == [[], [], [5, 5, 0]]
     with pytest.raises(KeyError):
         tosses(content, [(5, 5)], [without | {"progress": 0.5}])
+
+
+# ---------------------------------------------------------------------- parts of the likelihood
+def parts_of(data: checker.Data, parts: list[Any]) -> checker.Likelihood:
+    line = data.model.coordinates
+    assert line is not None
+    return checker.Likelihood(line, data, Fraction(1, 2), parts)
+
+
+def test_windows_begin_at_marks_with_a_weight():
+    data = tosses(tossing(), [(7, 4)], [mark(4, 0.25, 3), mark(6, 0.0, 4, 0.5)])
+    line = data.model.coordinates
+    assert line is not None
+    first, second = sorted(line.particles(data.marks[1][2], data.fits(line)[1]))[:2]
+    assert parts_of(data, [[1, [[first, 1], [second, 2]]]]).whole == 3
+    for parts, said in (
+        ([[-1, [[first, 1]]]], "no window"),
+        ([[2, [[first, 1]]]], "no window"),
+        ([[3, [[first, 1]]]], "no window"),
+        ([[1, [[first, 1], [second, 0]]]], "or do not exist"),
+        ([[1, [[first, 0], [second, 1]]]], "or do not exist"),
+        ([[1, [[first, 1], [second, 0.5]]]], "or do not exist"),
+        ([[1, [[first, 2], [second, -1]]]], "or do not exist"),
+    ):
+        with pytest.raises(checker.Refused, match=said):
+            parts_of(data, parts)
+
+
+@pytest.mark.parametrize(("point", "good"), [(0.5, True), (2.0**-10, True), (0.0, False), (1.0, False), (-0.5, False)])
+def test_particles_have_positive_probabilities(point, good, monkeypatch):
+    monkeypatch.setattr(checker.Coordinates, "particles", lambda *_: {1: [point]})
+    data = tosses(tossing(), [(7, 4)])
+    assert passes(lambda: parts_of(data, [[0, [[1, 1]]]]), "not positive at a particle") is good
+
+
+@pytest.mark.parametrize(("counts", "used"), [((7, 0), 1), ((7, 1), 2), ((0, 7), 1)])
+def test_expressions_that_did_not_happen_are_not_part_of_the_sum(counts, used):
+    data = tosses(tossing(), [counts])
+    line = data.model.coordinates
+    assert line is not None
+    number = min(line.particles(data.marks[0][2], data.fits(line)[0]))
+    assert len(parts_of(data, [[0, [[number, 1]]]]).used) == used
+
+
+def test_the_smallest_numerators_are_positive():
+    level = level_of(40, 60, 3.0)
+    level.cut([2.0**-10])
+    frame = checker.Frame(level.line, {"center": [2.0**-10], "factor": [[2.0**-10]]})
+    assert 1 in frame.p
+    with pytest.raises(checker.Refused, match=r"centre of the ball is no point|does not enclose"):
+        level.check_ball(frame)
+
+
+def test_frames_have_one_row_and_column_per_coordinate():
+    line = level_of(1, 1, 0.0).line
+    for center, factor in (
+        ([0.4, 0.5], [[0.1]]),
+        ([0.4], [[0.1], [0.1]]),
+        ([0.4], [[0.1, 0.2]]),
+        ([], [[0.1]]),
+        ([0.4], []),
+        ([0.4], [[]]),
+    ):
+        with pytest.raises(checker.Refused, match="a frame of a wrong size"):
+            checker.Frame(line, {"center": center, "factor": factor})
+
+
+def test_regions_use_what_their_method_has(monkeypatch):
+    content = tossing()
+    data = tosses(content, [(7, 4)])
+    line = data.model.coordinates
+    assert line is not None
+    asked = checker.Objective(data.model, {"kind": "reach", "sense": "max", "target": "won"})
+    number = min(line.particles(data.marks[0][2], data.fits(line)[0]))
+    part: dict[str, Any] = {"parts": [[0, [[number, 1]]]], "cuts": [[0.5], "domain 0"], "ball": None}
+
+    def region(method: str, likelihood: Any) -> checker.Region:
+        return checker.Region(asked, data, Fraction(1, 10), method, {"ends": {}, "likelihood": likelihood})
+
+    found = region("likelihood", part)
+    assert len(found.cuts) == 2 and found.ball is None and region("likelihood", None).cuts == []
+    assert found.reach == [[0, 1]]
+    with pytest.raises(checker.Refused, match="not of its model and method"):
+        region("anytime", part)
+    with pytest.raises(checker.Refused, match="bets are part of the proof, and not of its method"):
+        region("likelihood", part | {"cuts": [[0.5], 0]})
+    with pytest.raises(LookupError):  # there is no mark at which bets begin
+        region("likelihood with bets", part | {"cuts": [[0.5], 0]})
+    monkeypatch.setattr(checker, "MOST_LOGARITHMS", 2 * len(found.likelihood.used))
+    region("likelihood", part)
+    with pytest.raises(checker.Refused, match="the cuts need more than"):
+        region("likelihood", part | {"cuts": [[0.5]] * 3})
+    data.model.coordinates = None
+    with pytest.raises(checker.Refused, match="not of its model and method"):
+        region("likelihood", part)
+
+
+# ---------------------------------------------------------------------- models
+def test_ranges_over_a_box_are_rounded_outward():
+    bounds = checker.Model.__new__(checker.Model)
+    bounds.box = [(Fraction(0), Fraction(1)), (Fraction(-1, 2), Fraction(1))]
+    third = Fraction(1, 3)
+    assert bounds.range_over_box({((0, 1),): third}) == (0, checker.up(third))
+    assert bounds.range_over_box({((0, 1),): -third}) == (checker.down(-third), 0)
+    assert bounds.range_over_box({((1, 2),): Fraction(1)}) == (0, ONE)
+
+
+def test_powers_are_positive_and_degrees_bounded():
+    most = checker.MOST_DEGREE
+    assert checker.polynomial([[1, [[0, most - 1], [1, 1]]]], 2) == {((0, most - 1), (1, 1)): 1}
+    with pytest.raises(checker.Refused, match="degree above"):
+        checker.polynomial([[1, [[0, most], [1, 1]]]], 2)
+    for monomial in ([[0, 0]], [[0, -1]], [[2, 1]], [[-1, 1]], [[0, 1.0]]):
+        with pytest.raises(checker.Refused, match="a monomial has an unknown parameter, or a power"):
+            checker.polynomial([[1, monomial]], 2)
+
+
+def world() -> checker.Model:
+    """0 → goal or bad; rewards that are ≥ 0, and of both signs."""
+    table = {0: {"a": {1: "p", 2: "1 - p"}, "b": {0: 1}}, 1: {"a": {1: 1}}, 2: {"a": {2: 1}}}
+    pmdp = build(
+        0, table.__getitem__, domain=["p"], labels={"goal": lambda s: s == 1, "bad": lambda s: s >= 1},
+        rewards={"gain": lambda s, a: 2.0 * (s == 0), "mixed": lambda s, a: 1.0 if a == "a" else -1.0},
+    )  # fmt: skip
+    content = model_content(pmdp, Objective.reach("goal"), graph=False)
+    rewards = {
+        "gain": {"state": [[1, 5.0]], "row": [[0, 2.0], [1, 2.0]]},
+        "mixed": {"state": [], "row": [[0, 1.0], [1, -1.0]]},
+    }
+    return checker.Model(content | {"rewards": rewards, "labels": {"goal": [1], "bad": [1, 2]}})
+
+
+@pytest.mark.parametrize(
+    ("asked", "positive", "signed", "must_reach", "decided"),
+    [
+        ({"kind": "reach", "target": "goal"}, True, False, False, {1: 1}),
+        ({"kind": "reach", "target": "goal", "avoid": "bad"}, True, False, False, {1: 1, 2: 0}),
+        ({"kind": "reach", "target": "goal", "horizon": 3}, True, False, False, {1: 1}),
+        ({"kind": "reward", "reward_name": "gain", "target": "goal"}, True, False, False, {1: 0}),
+        ({"kind": "reward", "reward_name": "gain", "target": "goal", "sense": "min"}, True, False, True, {1: 0}),
+        ({"kind": "reward", "reward_name": "gain", "target": "goal", "horizon": 3}, False, False, False, {1: 0}),
+        ({"kind": "reward", "reward_name": "gain", "discount": 0.5}, False, False, False, {}),
+        ({"kind": "reward", "reward_name": "mixed", "target": "goal"}, False, True, False, {1: 0}),
+        ({"kind": "reward", "reward_name": "mixed", "target": "goal", "sense": "min"}, False, True, True, {1: 0}),
+        ({"kind": "reward", "reward_name": "mixed", "discount": 0.5}, False, False, False, {}),
+        ({"kind": "reward", "reward_name": "gain", "unreached": "infinite"}, True, False, False, {}),
+        ({"kind": "instant", "reward_name": "gain", "horizon": 3}, False, False, False, {}),
+    ],
+)
+def test_what_is_known_of_a_question(asked, positive, signed, must_reach, decided):
+    found = checker.Objective(world(), {"sense": "max"} | asked)
+    assert (found.is_positive, found.is_signed, found.must_reach, found.decided) == (
+        positive,
+        signed,
+        must_reach,
+        decided,
+    )
+    assert (found.is_reach, found.pays) == (asked["kind"] == "reach", asked["kind"] == "reward")
+    assert found.maximising is (asked.get("sense") != "min") and found.discount == Fraction(asked.get("discount", 1))
+    assert found.steps == ([Fraction(3)] if "horizon" in asked else [])
+    if asked["kind"] == "reach":
+        assert set(found.reward) == {0} and set(found.final) == {0}
+    elif asked["kind"] == "instant":
+        assert found.final == [0, 5, 0] and set(found.reward) == {0}
+    elif asked["reward_name"] == "gain":
+        assert found.reward == [2, 2, 0 if decided else 5, 0]
+
+
+def test_questions_that_are_not_covered():
+    one = world()
+    for asked, said in (
+        ({"kind": "instant", "reward_name": "gain"}, "an instant reward"),
+        ({"kind": "instant", "reward_name": "gain", "horizon": 2, "target": "goal"}, "an instant reward"),
+        ({"kind": "reward", "reward_name": "gain", "target": "goal", "avoid": "bad"}, "states to avoid"),
+        ({"kind": "reward", "reward_name": "gold"}, "no reward 'gold'"),
+        ({"kind": "reach", "target": "goal", "horizon": -1}, "the horizon is -1"),
+        ({"kind": "reach", "target": "goal", "horizon": checker.MOST_STEPS + 1}, "the horizon is"),
+    ):
+        with pytest.raises(checker.Refused, match=said):
+            checker.Objective(one, {"sense": "max"} | asked)
+    assert checker.Objective(one, {"kind": "reach", "sense": "max", "target": "goal", "horizon": 0}).horizon == 0

@@ -23,6 +23,7 @@ from rpl_agent.core.evidence.ledger import (
     MainShares,
     OpenLedger,
     check_delta,
+    check_stated_delta,
     of_states,
     per_event,
     refuting_log_e_value,
@@ -146,3 +147,18 @@ def test_states_that_appear_get_what_the_series_leaves(first, last):
             exact = two / Decimal(k + 1).ln() - two / Decimal(k + 2).ln()
             assert Decimal("0.249999999") * exact <= Decimal(share) <= Decimal("0.25") * exact
             assert float(Decimal(share) / exact) == pytest.approx(0.25 * (1 - 1e-9), rel=1e-12)
+
+
+def test_a_user_states_an_error_below_one_half():
+    check_stated_delta(math.nextafter(0.5, 0.0))
+    words = "is the probability that bounds are wrong, and must be below 0.5"
+    for delta, told in (
+        (0.5, f"delta = 0.5 {words}"),
+        (0.75, f"delta = 0.75 {words}: for a confidence of 75 % write delta = 0.25"),
+        (0.95, f"delta = 0.95 {words}: for a confidence of 95 % write delta = 0.05"),
+    ):
+        with pytest.raises(DataError) as caught:
+            check_stated_delta(delta)
+        assert str(caught.value) == told
+    with pytest.raises(DataError, match="too small"):
+        check_stated_delta(1e-101)
