@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Iterable
+from numbers import Real
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 
 def listed(items: Iterable[object], most: int = 8) -> str:
@@ -66,7 +65,7 @@ def require_kind(name: str, given: Any, *kinds: type) -> None:
 
 def require_positive(name: str, number: Any) -> None:
     """Raise unless an argument is a number above 0."""
-    if not isinstance(number, int | float | np.number) or isinstance(number, bool) or not number > 0:
+    if not isinstance(number, Real) or isinstance(number, bool) or not number > 0:
         raise ModelError(f"{name} {number!r} must be a positive number")
 
 
