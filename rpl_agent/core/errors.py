@@ -65,7 +65,8 @@ def require_kind(name: str, given: Any, *kinds: type) -> None:
 
 def require_positive(name: str, number: Any) -> None:
     """Raise unless an argument is a number above 0."""
-    if not isinstance(number, Real) or isinstance(number, bool) or not number > 0:
+    is_number = isinstance(number, Real) and not isinstance(number, bool)
+    if not is_number or not number > 0:
         raise ModelError(f"{name} {number!r} must be a positive number")
 
 
