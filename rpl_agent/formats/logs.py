@@ -300,13 +300,22 @@ def _each(
     column: Sequence[Any], convert: Callable[[Any], int], reason: Callable[[Any], str], reasons: dict[int, str]
 ) -> np.ndarray:
     """(n,) int64 value by value; one that cannot be converted gets a reason and -1."""
-    numbers = np.full(len(column), _UNKNOWN, dtype=np.int64)
-    for k, value in enumerate(column):
+    values = column.tolist() if isinstance(column, np.ndarray) else column
+    is_plain = any(set(map(type, values)) <= {kind} for kind in (str, int))  # equal values of one type mean the same
+    distinct = set(values) if is_plain else values
+    known, wrong = {}, set()
+    for key, value in enumerate(distinct):
+        place = value if is_plain else key
         try:
-            numbers[k] = convert(value)
+            known[place] = convert(value)
         except (TypeError, ValueError, OverflowError, KeyError):
-            reasons.setdefault(k, reason(value))
-    return numbers
+            known[place] = _UNKNOWN
+            wrong.add(place)
+    places = values if is_plain else range(len(values))
+    for k, place in enumerate(places if wrong else ()):
+        if place in wrong:
+            reasons.setdefault(k, reason(values[k]))
+    return np.fromiter(map(known.__getitem__, places), np.int64, len(values))
 
 
 def _whole(value: Any) -> int:

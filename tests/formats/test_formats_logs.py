@@ -16,7 +16,7 @@ from rpl_agent.core.errors import DataError, RPLWarning
 from rpl_agent.core.evidence.counts import SPLIT_MARKS, Counts
 from rpl_agent.core.evidence.repetition import fingerprints
 from rpl_agent.core.model import build
-from rpl_agent.formats import log_sources, prism
+from rpl_agent.formats import log_sources, logs, prism
 from rpl_agent.formats.logs import read_log, simulate_log
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
@@ -404,3 +404,21 @@ def test_a_piece_given_twice_is_noticed(pmdp, steps):
         read_log(pmdp, [steps[0], steps[0]])
     with pytest.raises(DataError, match="at least one file"):
         read_log(pmdp, [])
+
+
+@pytest.mark.parametrize("column", [["3", "-1", "3", "x"], [3, -1, 3, "x"], [3, -1, 3, 0.5]])
+def test_values_are_read_one_by_one_or_once_each(column):
+    """-1 is a number like any other; what is none has a reason."""
+    reasons = {}
+    found = logs._each(column, logs._whole, lambda value: f"{value!r} is wrong", reasons)
+    assert found.tolist() == [3, -1, 3, -1] and reasons == {3: f"{column[3]!r} is wrong"}
+
+
+def test_texts_are_looked_up_once():
+    asked = []
+
+    def convert(value):
+        asked.append(value)
+        return len(value)
+
+    assert logs._each(["flip", "no"] * 500, convert, str, {}).sum() == 3000 and sorted(asked) == ["flip", "no"]
