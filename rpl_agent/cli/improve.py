@@ -29,9 +29,10 @@ def register(commands: Any) -> None:
     improve.add_argument(
         "--baseline",
         default="log",
-        metavar="FILE|log",
-        help="the policy in use, a file as for --policy; or log: unknown, then the mean of the log's own returns is "
-        "bounded without the model, with a fifth of delta (default log)",
+        metavar="FILE|log|frequencies",
+        help="the policy in use, a file as for --policy; or unknown: with log the mean of the log's own returns is "
+        "bounded without the model, with a fifth of delta (default); with frequencies its action frequencies are "
+        "unknowns as well, which assumes that it chooses by the state alone",
     )
     improve.add_argument(
         "--returns",
@@ -103,10 +104,14 @@ def run_improve(arguments: argparse.Namespace) -> int:
     policy = None if arguments.policy is None else policy_of(arguments.policy, source)
     returns = None
     baseline: Policy | str = "log"
+    if arguments.baseline == "frequencies":
+        baseline = "frequencies"
+        if arguments.output:
+            raise ModelError("--output writes a proof, which does not cover action frequencies: use --policy-file FILE")
     if arguments.baseline != "log":
         if arguments.returns is not None:
             raise ModelError("--returns belongs to an unknown baseline (--baseline log)")
-        baseline = policy_of(arguments.baseline, source)
+        baseline = baseline if baseline == "frequencies" else policy_of(arguments.baseline, source)
     elif arguments.data is None:
         raise ModelError("an unknown baseline is read from a log: give --data LOG, or --baseline FILE")
     counts, quarantined = read_data(arguments, source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,7 @@ from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats.logs import read_log, simulate_log
+from rpl_agent.guarantee.claims.frequencies import logged_baseline
 from rpl_agent.guarantee.claims.improvement import COMMON, RETURNS, more_episodes
 from rpl_agent.guarantee.shown import true_value
 from tests.coupled.test_coupled import CENTER, cases, prepared
@@ -249,3 +251,54 @@ def test_an_improvement_is_stored_proved_and_verified_by_a_stranger(tmp_path, ca
     assert "the returns of a log, which bound its unknown policy, are not covered" in capsys.readouterr().out
     assert main(["certify", file, "--verify"]) == 1 and "add --data LOG" in capsys.readouterr().out
     assert main(["certify", file, "--verify", "--data", log]) == 0
+
+
+def test_an_unknown_baseline_by_its_action_frequencies():
+    """The log says how often it took which action; bounds hold at once, and tighten with the data."""
+    pmdp, theta, rng = coin_model(), np.array([0.7, 0.4]), np.random.default_rng(3)
+    best = solve_at(pmdp, theta, WON).policy
+    behaviour = softened(pmdp, best, 0.6)
+    truth = [true_value(pmdp, WON, policy, theta) for policy in (best, behaviour)]
+    widths = []
+    for episodes in (100, 10_000):
+        counts, _ = coin_counts(pmdp, theta, behaviour, episodes, rng)
+        found = improve(pmdp, counts, WON, "frequencies", best)
+        assert found.baseline_value[0] <= truth[1] <= found.baseline_value[1] and found.baseline is None
+        assert found.lower <= truth[0] - truth[1] <= found.upper and "frequencies" in str(found)
+        widths.append(found.baseline_value[1] - found.baseline_value[0])
+    assert widths[1] < 0.4 * widths[0] and found.improves
+    own = improve(pmdp, counts, WON, "frequencies")
+    assert own.policy.as_weights(pmdp).shape == (pmdp.num_rows,) and own.improves
+    with pytest.raises(ModelError, match="without a discount"):
+        improve(pmdp, counts, replace(WON, horizon=3), "frequencies")
+
+
+def test_frequencies_of_three_actions_are_binary_choices():
+    def actions(s):
+        return {k: {s + 1: f"p{k}", "out": f"1 - p{k}"} for k in "abc"} if s in (0, 1) else {"stay": {s: 1}}
+
+    pmdp = build(0, actions, domain=["pa", "pb", "pc"], labels={"won": lambda s: s == 2})
+    counts = Counts(pmdp)
+    for state in (0, 1):
+        for action, n in ((0, 500), (1, 300), (2, 200)):
+            s = pmdp.state_index(state)
+            counts.add(s, action, pmdp.state_index(state + 1), n * 8 // 10)
+            counts.add(s, action, pmdp.state_index("out"), n * 2 // 10)
+    larger = logged_baseline(pmdp, counts, WON)
+    assert larger.pmdp.num_parameters == 3 + 2 * 2 and larger.counts.total == 2 * (1000 + 1000 + 500)
+    weights = np.zeros(pmdp.num_rows)
+    for state in (0, 1):
+        first = pmdp.state_ptr[pmdp.state_index(state)]
+        weights[first : first + 3] = (0.5, 0.3, 0.2)
+    for state in (2, "out"):
+        weights[pmdp.state_ptr[pmdp.state_index(state)]] = 1.0
+    theta = np.array([0.8, 0.7, 0.6])
+    logged = [*theta]
+    for name in larger.pmdp.table.parameters[3:]:  # the first action with .5, then the second with .3 of the rest
+        row = int(name.removeprefix("logged_"))
+        logged.append(0.5 if row == pmdp.state_ptr[pmdp.row_state[row]] else 0.6)
+    behaviour = Policy.of_weights(pmdp, weights)
+    expected = true_value(pmdp, WON, behaviour, theta)
+    assert true_value(larger.pmdp, WON, larger.policy, np.array(logged)) == pytest.approx(expected)
+    lifted = true_value(larger.pmdp, WON, larger.lifted(behaviour), np.array(logged))
+    assert lifted == pytest.approx(expected)

@@ -6,7 +6,8 @@ bounds hold on one event and the choice costs nothing. No propensities are neede
 from several, because its transitions alone say what the parameters are.
 
 An unknown baseline ("log") is the policy that made the log: the mean of the log's own returns is bounded without the
-model, by a confidence sequence that gets a share of δ. That needs complete episodes of one policy.
+model, by a confidence sequence that gets a share of δ. That needs complete episodes of one policy. Or its action
+frequencies are unknowns as well ("frequencies", see `frequencies`): that needs choices that depend on the state alone.
 
 There are no bets on the value: they would have to be placed along the gradient of the improvement before the data
 that choose the policy. `guarantee.proof` proves an improvement over a given baseline, for the checker, over the whole
@@ -35,6 +36,7 @@ from rpl_agent.core.schema import jsonable, read, read_json
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.candidates import candidates, same_policy
+from rpl_agent.guarantee.claims.frequencies import logged_baseline
 from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 from rpl_agent.guarantee.pipeline import Config, Uncertainty, certify_uncertainty, uncertainty_from
 
@@ -48,6 +50,10 @@ PIECES = 8
 ENOUGH, MORE_PIECES = 0.5, 4
 #: How the improvement was bounded.
 COMMON, APART, RETURNS = "a common parameter", "two certificates", "the returns of the log"
+#: What is known of the baseline.
+GIVEN, UNKNOWN = "its policy is given", "unknown: from the returns of the log"
+NO_FREQUENCIES = "computed, not proved by the checker: it does not cover action frequencies"
+FREQUENCIES = "unknown: its action frequencies are unknowns too, and depend on the state alone"
 #: Relative difference from which a computed bound is shown beside the proved one.
 COARSE = 1e-6
 #: What a proof would need.
@@ -126,6 +132,7 @@ class Improvement:
     notes: tuple[str, ...] = ()
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
     unproved: str = NOT_PROVED  # why not
+    known: str = GIVEN  # what is known of the baseline
 
     @property
     def improves(self) -> bool:
@@ -167,13 +174,12 @@ class Improvement:
 
     def __str__(self) -> str:
         (low, high), (first, last) = self.value, self.baseline_value
-        known = "its policy is given" if self.baseline is not None else "unknown: from the returns of the log"
         lines = [
             f"{self.objective.describe()}  on {self.model}",
             f"  with probability ≥ {1 - self.delta:g}: {self.sentence}",
             f"  improvement in [{self.lower:.6g}, {self.upper:.6g}], by {self.method}; estimate {self.estimate:.6g}",
             f"  policy ({self.chosen}): value in [{low:.6g}, {high:.6g}]",
-            f"  baseline ({known}): value in [{first:.6g}, {last:.6g}]",
+            f"  baseline ({self.known}): value in [{first:.6g}, {last:.6g}]",
             f"  from {self.samples:,} transitions, {self.episodes:,} episodes; no propensities, no bets",
         ]
         lines += [f"  {self.outlook}"] if self.outlook else []
@@ -200,7 +206,8 @@ def improve(
 
     Parameters
     ----------
-    baseline : the policy in use; or "log", the unknown policy that made the log with these ``returns``
+    baseline : the policy in use; or the unknown one that made the log: "log", by these ``returns``, or "frequencies",
+        by how often it took which action (its choices then have to depend on the state alone)
     policy : the policy to compare; by default the one with the largest certified improvement among several
     returns : of the log, for an unknown baseline (`rpl_agent.log_returns`)
     settings : fields of ``config``, for example delta
@@ -218,6 +225,8 @@ def improve(
     config = replace(config, pieces=max(config.pieces, PIECES))  # no proof file limits an improvement to one
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     require_end(pmdp, objective.resolve(pmdp))
+    if baseline == "frequencies":
+        return _by_frequencies(pmdp, counts, objective, policy, config)
     given, model_delta, log_delta = _baseline(pmdp, baseline, returns, config.delta)
     for known in (given, policy):
         if known is not None:
@@ -235,7 +244,39 @@ def improve(
     best = comparing.refined(max(comparing.all_of(asked), key=lambda one: (one.lower, one.estimate)))
     fixed = None if config.is_anytime else "fixed-N only: not valid if data decided how much data there is"
     notes = tuple(note for note in (found.fallback, fixed) if note)
-    return replace(best, delta=config.delta, notes=notes, returns=None if returns is None else returns.bounds)
+    bounds, basis = (None, GIVEN) if returns is None else (returns.bounds, UNKNOWN)
+    return replace(best, delta=config.delta, notes=notes, returns=bounds, known=basis)
+
+
+def _by_frequencies(
+    pmdp: ParametricMDP, counts: Counts, objective: Objective, policy: Policy | None, config: Config
+) -> Improvement:
+    """The improvement on the log's own policy, as one in the larger model of its choices."""
+    larger = logged_baseline(pmdp, counts, objective)
+    if policy is not None:
+        policy.check(pmdp)
+        asked = {"the given one": policy}
+    else:
+        asked = dict(
+            candidates(pmdp, counts, objective, config, uncertainty_from(pmdp, counts, config, objective), None)
+        )
+    own = {
+        name: improve(larger.pmdp, larger.counts, objective, larger.policy, larger.lifted(one), config)
+        for name, one in asked.items()
+    }
+    chosen = max(own, key=lambda name: (own[name].lower, own[name].estimate))
+    return replace(
+        own[chosen],
+        policy=asked[chosen],
+        baseline=None,
+        chosen=chosen,
+        model=pmdp.name,
+        model_hash=pmdp.content_hash,
+        samples=counts.total,
+        episodes=episodes_seen(pmdp, counts),
+        known=FREQUENCIES,
+        unproved=NO_FREQUENCIES,
+    )
 
 
 def _baseline(
@@ -245,7 +286,7 @@ def _baseline(
     if isinstance(baseline, Policy):
         return baseline, delta, 0.0
     if baseline != "log":
-        raise ModelError(f'the baseline {baseline!r} is neither a Policy nor "log"')
+        raise ModelError(f'the baseline {baseline!r} is neither a Policy nor "log" nor "frequencies"')
     if returns is None:
         raise ModelError('baseline="log" needs the returns of the log: returns=log_returns(pmdp, LOG, objective)')
     if not len(returns.least):
