@@ -1,12 +1,13 @@
-"""Many independent parameters: cost against their number, in one run.
+"""Many parameters: cost against their number, in one run.
 
-Two worlds in which every row is a separate unknown distribution (a *block*):
+Worlds in which every row is a separate unknown distribution (a *block*), and one with a large common one:
 
 - *layers*: L layers of L states, two actions, a step leads to one of n states of the next layer. ``set`` is what data
   cost before the solver (estimate, e-value, region, relaxation), ``certify`` is all of a certificate, both in CPU µs
   per block. ``learn`` is a run of the agent of twenty steps per block with its default schedule: its updates, and CPU
   µs per block and update. ``joint`` rows have one parameter on three successors, a small region each: they are only
   certified.
+- *inventory*: one categorical unknown, the demand of a day, shared by all rows: CPU seconds of a certificate.
 - *grid*: `rpl smc --unknown rows` on a square grid with a pit until the answer is known to 0.05: CPU ms per block.
 
 Cost is linear in the number of blocks if a column stays constant from 10^2 to 10^4 blocks. ``growth`` compares
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import rpl_envs
-from rpl_agent import Config, Objective, RPLAgent, build, certify, hide_parameters
+from rpl_agent import Config, Objective, RPLAgent, build, build_noise, certify, hide_parameters
 from rpl_agent.agent.smc import check_by_sampling
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.evidence.sampling import uniform_counts
@@ -37,6 +38,8 @@ SIDES = {"smoke": (4, 7), "usual": (7, 22, 71), "full": (7, 22, 71, 224)}
 JOINT_SIDE = 22
 #: sides of the grid, with four blocks per state
 GRIDS = {"smoke": (4,), "usual": (5, 16, 50), "full": (5, 16, 50)}
+#: outcomes of a day's demand
+OUTCOMES = {"smoke": (12,), "usual": (12, 24, 50), "full": (12, 24, 50)}
 #: steps of the agent, and visits before a certificate, per block
 STEPS = 20
 DELTA = 0.01
@@ -67,7 +70,36 @@ def rows(smoke: bool = False, full: bool = False) -> list[dict[str, Any]]:
             part = [_layers(kind, side) for side in SIDES[size] if kind != "joint" or side <= JOINT_SIDE]
             first = float(part[0]["certify µs/block"])
             found += [{**row, "growth": round(row["certify µs/block"] / first, 2)} for row in part]
+        found += [_inventory(outcomes) for outcomes in OUTCOMES[size]]
         return found + [_grid(side) for side in GRIDS[size]]
+
+
+def inventory(outcomes: int) -> ParametricMDP:
+    """Stock of at most 60, ordered in sixes; demand is one of ``outcomes`` numbers with unknown probabilities."""
+    return build_noise(
+        0,
+        lambda stock: range(0, 61 - stock, 6),
+        noise={"demand": list(range(outcomes))},
+        key=lambda stock, order: "demand",
+        effect=lambda stock, order, demand: max(stock + order - demand, 0),
+        rewards={"profit": lambda stock, order, rest: stock + order - rest - 0.3 * order - 0.05 * (stock + order)},
+    )
+
+
+def _inventory(outcomes: int) -> dict[str, Any]:
+    pmdp, objective = inventory(outcomes), Objective.discounted("profit", 0.95)
+    truth = np.random.default_rng(1).dirichlet(np.ones(outcomes))[: pmdp.num_parameters]
+    counts = uniform_counts(pmdp, objective, truth, 200, 50, 1)
+    start = time.process_time()
+    found = certify(pmdp, counts, objective, delta=DELTA)
+    seconds = time.process_time() - start
+    sizes = {"blocks": 1, "parameters": pmdp.num_parameters, "transitions": pmdp.num_transitions}
+    shown = {
+        "certify CPU s": round(seconds, 2),
+        "gap": round(float(found.gap), 3),
+        "regret": round(float(found.regret), 3),
+    }
+    return {"world": f"inventory-{outcomes}", **sizes, **shown}
 
 
 def layers(kind: str, side: int) -> tuple[ParametricMDP, np.ndarray]:

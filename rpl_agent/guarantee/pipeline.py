@@ -46,7 +46,6 @@ from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, cached
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.regions.base import Region
-from rpl_agent.core.regions.product import Product
 from rpl_agent.core.relaxations.base import Relaxation, row_sums
 from rpl_agent.core.relaxations.interval import Intervals, expression_wise, parameter_wise, tied, untied
 from rpl_agent.core.relaxations.rectangular import Rectangular
@@ -207,8 +206,9 @@ def _tied(data: ConfidenceData) -> Relaxation | None:
 def rectangular_set(region: Region, pmdp: ParametricMDP) -> Relaxation:
     """What nature may do in each row of a model, for a region of its parameters."""
     found = Rectangular(pmdp, region)
-    # Rows of three or more successors over a joint block of a product have no compiled form: each is a query.
-    hull = isinstance(region, Product) and found.compiled() is None and not _queries_pay(pmdp)
+    # Rows of three or more successors over a joint block, or over many coordinates, have no compiled form: each is a
+    # query, in every sweep.
+    hull = found.compiled() is None and not _queries_pay(pmdp)
     return Intervals(pmdp, *found.bounds(), name="rectangular") if hull else found
 
 

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 import rpl_envs
-from rpl_agent import Certificate, Config, Counts, DataError, ModelError, Objective, RPLWarning, build, certify
+from rpl_agent import (
+    Certificate,
+    Config,
+    Counts,
+    DataError,
+    ModelError,
+    Objective,
+    RPLWarning,
+    build,
+    build_noise,
+    certify,
+)
 from rpl_agent.cli import main
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Nature, Policy, Sense, Simulator
@@ -293,3 +304,23 @@ def test_the_estimate_is_the_value_at_the_estimated_parameters(objective):
         (found.lower == found.upper == found.estimate == 1.0) if certain else found.lower < found.estimate < found.upper
     )
     assert found.estimate == pytest.approx(exact, rel=1e-9)
+
+
+def test_a_categorical_unknown_with_many_outcomes_needs_no_program_per_row_and_sweep():
+    """Rows of a cyclic model over more coordinates than have a compiled form are bounded by their hull."""
+    pmdp = build_noise(
+        0,
+        lambda stock: range(0, 11 - stock, 5),
+        noise={"demand": list(range(28))},
+        key=lambda stock, order: "demand",
+        effect=lambda stock, order, demand: max(stock + order - demand, 0),
+        rewards={"sold": lambda stock, order, rest: float(stock + order - rest)},
+    )
+    objective = Objective.discounted("sold", 0.9)
+    counts = uniform_counts(pmdp, objective, np.full(pmdp.num_parameters, 1 / 28), 30, 20, 1)
+    found = uncertainty_from(pmdp, counts, Config(), objective)
+    assert found.region.kernel() is None
+    assert found.relaxation.compiled() is not None
+    best = solve_at(pmdp, np.full(pmdp.num_parameters, 1 / 28), objective)
+    certificate = certify(pmdp, counts, objective)
+    assert certificate.lower <= best.upper and best.lower <= certificate.upper

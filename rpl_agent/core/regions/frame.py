@@ -32,6 +32,8 @@ FULL = 6
 NARROW = 1e-13
 #: a region's own ellipsoid is preferred up to this factor in size
 OWN_ADVANTAGE = 1.5
+#: up to this many coordinates the metric has correlations, which cost two queries for each pair
+PAIRED = 16
 NOTHING = RegionKernel(None, None, None)
 
 
@@ -170,7 +172,7 @@ def _metrics(region: Region) -> tuple[np.ndarray, np.ndarray]:
     half = np.maximum(half, NARROW * (1.0 + np.abs(middle)))
     sigma = np.eye(r)
     block_of = region.block_of if isinstance(region, Product) else np.zeros(r)  # blocks are independent
-    j, k = triangle(r, -1)
+    j, k = triangle(r, -1) if r <= PAIRED else (np.zeros(0, int), np.zeros(0, int))
     j, k = j[block_of[j] == block_of[k]], k[block_of[j] == block_of[k]]
     if len(j):
         units = np.diag(1.0 / half)
