@@ -310,7 +310,7 @@ def test_a_categorical_unknown_with_many_outcomes_needs_no_program_per_row_and_s
     """Rows of a cyclic model over more coordinates than have a compiled form are bounded by their hull."""
     pmdp = build_noise(
         0,
-        lambda stock: range(0, 11 - stock, 5),
+        lambda stock: range(0, 31 - stock, 10),
         noise={"demand": list(range(28))},
         key=lambda stock, order: "demand",
         effect=lambda stock, order, demand: max(stock + order - demand, 0),
