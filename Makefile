@@ -8,7 +8,7 @@ EXTRAS ?= plot
 # one process for each core; they and the programs that tests start share compiled modules, whatever the shell says
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: setup train test nightly lint docs bench bench-full sanitize check constraints clean
+.PHONY: setup train test nightly lint docs bench bench-full artifact sanitize check constraints clean
 
 setup: $(VENV)/.installed-$(EXTRAS)
 
@@ -50,6 +50,11 @@ bench:
 bench-full:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
 	$(BIN)/python -m benchmarks --full
+
+# every headline number again: claim, command, expected, measured, minutes
+artifact:
+	@$(MAKE) --no-print-directory setup EXTRAS=test
+	$(BIN)/python -m benchmarks.artifact
 
 # the C core under gcc's address and undefined-behaviour sanitizers: its tests, 10^4 problems of the fuzz, hostile files
 sanitize:

@@ -1,0 +1,21 @@
+"""`make artifact` prints a line for every headline number, and fails if one of them cannot be measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmarks import artifact
+
+
+def test_a_claim_is_read_off_its_benchmark(capsys):
+    assert artifact.main(["--smoke", "--only", "range of returns"]) == 0
+    said = capsys.readouterr()
+    assert "python -m benchmarks no_model" in said.out and "0 of 1 missed" in said.err
+
+
+def test_a_claim_that_cannot_be_measured_fails_the_command(capsys, monkeypatch):
+    broken = replace(artifact.CLAIMS[0], measured=lambda rows: rows[0]["no such column"])
+    monkeypatch.setattr(artifact, "rows_of", lambda benchmark, smoke: [{}])
+    monkeypatch.setattr(artifact, "CLAIMS", (broken,))
+    assert artifact.main(["--smoke"]) == 1
+    assert "FAILED" in capsys.readouterr().out
