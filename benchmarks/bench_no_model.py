@@ -21,7 +21,7 @@ import gymnasium as gym
 import numpy as np
 
 from rpl_agent import RPLAgent
-from rpl_agent.guarantee.open_world.stakes import lower_mean
+from rpl_agent.guarantee.stakes import lower_mean
 
 DELTA, SEED = 0.1, 91_000
 #: outcomes of a row: probability, successor, reward, end

@@ -21,8 +21,10 @@ from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.exploration.within_limits import WithinLimits
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience, SampledBatch, StreamState
+from rpl_agent.agent.sampling.judge import JudgedPlays, PlayJudge
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import NEVER, Limits, Never, Progress, Schedule, Target, schedule_to_dict
+from rpl_agent.agent.world.observations import is_vector
 from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.agent.world.when_attached import WhenAttached, require
 from rpl_agent.core.coupled.regret import same_policy
@@ -74,6 +76,7 @@ class SessionRecord(RunRecord):
     lacking: str | None = None  # a note on actions of the environment that the model lacks
     subject_to: tuple[Limit, ...] = ()  # what the certified policy has to keep
     within: WithinLimits | None = None  # what exploration has to keep, if anything
+    witness: JudgedPlays = field(default_factory=JudgedPlays)  # plays of a policy that was fixed
 
 
 class RunSession(ABC):
@@ -220,6 +223,7 @@ class Session(SessionRecord, RunSession):
     objective = WhenAttached[Objective]()
     experience = WhenAttached[Experience]()
     planner = WhenAttached[Planner]()
+    judge = WhenAttached[PlayJudge]()
 
     def __init__(self, seed: int, config: Config):
         super().__init__(seed)
@@ -233,6 +237,7 @@ class Session(SessionRecord, RunSession):
         self.pmdp, self.objective = pmdp, objective
         self.experience = Experience(pmdp)
         self.planner = Planner(pmdp, objective, self.config)
+        self.judge = PlayJudge(pmdp, objective, self.config)
         unknown = ~pmdp.table.is_constant[pmdp.expression]
         self._unknown_rows = np.maximum.reduceat(unknown, pmdp.row_ptr[:-1])
 
@@ -250,17 +255,26 @@ class Session(SessionRecord, RunSession):
         return self.planner.seconds
 
     def open_stream(self, world: Any) -> Stream:
+        # copies of an environment change their policy in the middle of an episode, and the simulator has one rule
+        self.judge.plays = not is_vector(world.env) and not (world.compiled and self.objective.horizon is not None)
         return Stream(world, self.experience, self.rng, self.fresh_seed, self.opening, self.source_state)
 
     def next_policy(self) -> tuple[Policy, int]:
-        """Most episodes narrow the certificate; the others are drawn optimistically. Or within limits, all of them."""
+        """Most episodes narrow the certificate; others are drawn optimistically, or play a policy that was fixed.
+
+        Within limits, all of them are played by one policy.
+        """
         assert self.sampling is not None
         if self.within is not None and self.within.policy is not None:
+            self.judge.pause()
             return self.within.policy, NEVER
+        fixed, until_turn = self.judge.turn(self.witness, self.episodes)
+        if fixed is not None:
+            return fixed, until_turn
         if self.informative is None:
-            return self.sampling, NEVER
+            return self.sampling, until_turn
         optimistic, until_change = block_of(self.episodes)
-        return self.sampling if optimistic else self.informative, until_change
+        return self.sampling if optimistic else self.informative, min(until_change, until_turn)
 
     def plan(self, agent: Any) -> None:
         """Compute a new sampling policy from all data, and new limits from the schedule."""
@@ -277,12 +291,18 @@ class Session(SessionRecord, RunSession):
         if self.within is not None and not self.episodes:  # what every parameter allows needs no data
             self._stay_within(self.planner.certify(self.experience.counts, 0.0, self.subject_to))
             self.within.warn()
+        if not self.subject_to:
+            self.judge.consider(self.witness, self.experience.counts, self.episodes, self.target)
 
     def _stay_within(self, certificate: Certificate) -> None:
         """Look for a policy that explores and is proved to keep the limits, from the data of a certificate."""
         assert self.within is not None
         search = self.planner.limit_search(self.experience.counts, self.experience.reward_error, self.subject_to)
         self.within.look(search, certificate, self.informative or self.sampling, self.episodes)
+
+    def add(self, done: SampledBatch) -> None:
+        super().add(done)
+        self.judge.add(self.witness, done)
 
     def _sampling_goal(self) -> SamplingGoal | None:
         if not self.episodes:
@@ -374,7 +394,10 @@ class Session(SessionRecord, RunSession):
         if self.certificate is not None and contradict(self.certificate, momentary):
             self.planner.refute(CONTRADICTION)
             momentary = self.planner.certify(counts, error, self.subject_to)
-        found = best_so_far(self.certificate, momentary)
+        found = self.judge.improved(self.witness, best_so_far(self.certificate, momentary), error)
+        if self.judge.contradicts(self.witness, found, error):
+            self.planner.refute(CONTRADICTION)
+            found = best_so_far(None, self.planner.certify(counts, error, self.subject_to))
         if not same_policy(found.policy, momentary.policy):  # an earlier one, about which the new data say more
             regret = self.planner.regret_of(found, error)
             if regret.most < found.regret:

@@ -15,28 +15,22 @@ import math
 import time
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.evaluation import contradiction_of, play_policy
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.sampling.experience import SampledBatch
+from rpl_agent.agent.sampling.worth import Bounds, PathWorth
 from rpl_agent.agent.schedule import Doubling
 from rpl_agent.agent.world.observations import Env, is_vector
-from rpl_agent.agent.world.plays import finished, longest_play, model_rewards, value_range
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
-from rpl_agent.core.model import Instant, Objective, ParametricMDP, Policy, Sense, reached
-from rpl_agent.core.native import UNIT_ROUNDOFF
+from rpl_agent.core.model import Objective, Policy, Sense
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 from rpl_agent.guarantee.pipeline import Config
 
 #: A policy is played where that takes at most this share of the episodes so far, with this many times the paths that an
 #: average play needs: a mean may be a standard deviation off.
 PLAYED, BAD_LUCK = 0.25, 1.6
-
-Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -84,62 +78,6 @@ def together(certificate: Certificate | None, paths: Bounds | str) -> Bounds:
         return (-math.inf, math.inf) if certificate is None else (certificate.lower, certificate.upper)
     both = max(certificate.lower, paths[0]), min(certificate.upper, paths[1])
     return both if both[0] <= both[1] else paths
-
-
-class PathWorth:
-    """What whole paths say of the mean value of a policy.
-
-    reason : why they say nothing; empty where they do.
-    """
-
-    def __init__(self, pmdp: ParametricMDP, objective: Objective):
-        self._pmdp, self._objective = pmdp, objective
-        self.low, self.high = value_range(pmdp, objective, None)
-        self.reason = self._why_not()
-        if not self.reason:
-            self._earned = np.abs(model_rewards(pmdp, objective)).max(initial=0.0)
-            sign = 1.0 if objective.sense is Sense.MAX else -1.0
-            self._grows = bool((sign * model_rewards(pmdp, objective) >= 0.0).all())
-
-    def _why_not(self) -> str:
-        pmdp, task = self._pmdp, self._objective.resolve(self._pmdp)
-        if isinstance(self._objective.criterion, Instant):
-            return "no path is paid the reward of an instant"
-        if not math.isfinite(self.high - self.low):
-            return "the total of a path has no bound; a horizon or a discount would give it one"
-        if self._objective.must_reach:
-            source = pmdp.row_state[pmdp.transition_row]
-            seen = reached(source, pmdp.successor, np.array([pmdp.initial_state]), pmdp.num_states)
-            missed = (finished(pmdp, task) & ~task.target)[seen].any()
-            if missed or longest_play(pmdp, task, pmdp.num_states) is None:
-                return "a path may miss the target, which is worth infinity"
-        return "the question is decided in the initial state" if task.decided[pmdp.initial_state] else ""
-
-    def between(self, paths: SampledBatch) -> tuple[np.ndarray, np.ndarray]:
-        """(least, most), each (n,), that paths are worth: one that ended undecided may earn more, or lose."""
-        values, undecided = np.array(paths.values), np.array(paths.undecided, dtype=bool)
-        discount = self._objective.discount
-        if discount < 1.0:
-            left = np.where(undecided, discount ** np.array(paths.lengths), 0.0)
-            least, most = values + left * self.low, values + left * self.high
-        else:
-            least = values if self._grows else np.where(undecided, self.low, values)
-            most = np.where(undecided, self.high, values)
-        return np.clip(least, self.low, self.high), np.clip(most, self.low, self.high)
-
-    def bounds(self, paths: SampledBatch, delta: float, reward_error: float, width: float | None = None) -> Bounds:
-        """Of the mean; ``width`` as of `mean_interval`."""
-        least, most = self.between(paths)
-        if reward_error > 0.0 and self._objective.criterion.is_open_ended and not self._grows:
-            return -math.inf, math.inf  # a share of gains and costs may be any share of their sum
-        low = mean_interval(least, self.low, self.high, delta, width)[0]
-        high = mean_interval(most, self.low, self.high, delta, width)[1]
-        low, high = self._objective.with_reward_error(low, high, reward_error)
-        # a value is a sum of at most ``longest`` products, each with a power of the discount
-        longest, discount = max(paths.lengths, default=0) + 2.0, self._objective.discount
-        steps = min(longest, math.inf if discount == 1.0 else 1.0 / (1.0 - discount))
-        slack = 4.0 * UNIT_ROUNDOFF * longest * steps * self._earned
-        return low - slack, high + slack
 
 
 class ChainPaths(BaseCallback):
@@ -228,6 +166,8 @@ def check_by_sampling(
     worth = PathWorth(pmdp, objective)
     callback: ChainPaths | PolicyPaths | None = None
     reason = "not asked for" if not paths else "several environments at once" if is_vector(env) else worth.reason
+    if not reason and pmdp.num_rows > pmdp.num_states and probe.session.judge.applies:
+        reason = "plays of the policy are part of the certificate"
     if not reason and pmdp.num_rows == pmdp.num_states:
         delta, rest = split_paths(config.delta)
         config, callback = replace(config, delta=delta), ChainPaths(worth, rest, epsilon)

@@ -43,6 +43,7 @@ def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certifi
         optimal=least.optimal,
         undecided=0 if least.optimal else momentary.undecided,
         policy=shown.policy,
+        plays=shown.plays,
         estimate=shown.estimate,
     )
 

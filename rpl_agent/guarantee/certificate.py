@@ -15,6 +15,7 @@ from typing import Any
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.model import Limit, Objective, Policy, Sense
 from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read, read_json
+from rpl_agent.guarantee.untied.plays import PlayedBound
 
 FORMAT = "rpl-certificate/1"
 #: Deviations of rewards below this are rounding: the bounds allow for them silently.
@@ -22,8 +23,10 @@ ROUNDING = 1e-12
 #: By this share of themselves, and at most this share of the gap, bounds are moved outward at the end: `proof` moves
 #: values by a little less.
 MARGIN, GAP_MARGIN = 2e-9, 1e-3
+#: What is said about the basis of a set.
+BASES = {"bets": " with bets on the value", "rows": " with bets on rows"}
 #: stages of `timings` that come after the confidence set
-SOLVING = ("solve", "coupled", "regret")
+SOLVING = ("solve", "coupled", "rows", "regret")
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,10 @@ class Certificate:
     fallback: str | None = None  # what was used instead of the configured set, and why
     edge: str | None = None  # parameters whose most likely value lies outside their domain
     reward_error: Positive = 0.0  # deviation of rewards from the model's, inside lower and upper: a share, or per step
-    basis: str = ""  # of a likelihood set: "bets" on the value, "windows" alone, a "table" of counts without order
+    basis: str = (
+        ""  # of a likelihood set: "bets" on the value, "windows" alone, a "table" of counts without order, with
+    )
+    # bets on "rows" beside it
     truncation: str | None = None  # what a time limit of the environment means for the guarantee
     assumptions: tuple[str, ...] = ()  # what is taken for granted beside the model's structure
     momentary_lower: float = math.nan  # of the latest data alone, if this is the best of a run so far
@@ -118,6 +124,7 @@ class Certificate:
     versions: dict[str, str] = field(default_factory=dict)
     checked: bool = False  # both bounds passed the solver's independent check
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
+    plays: PlayedBound | None = None  # of the policy, if they bound its value better than the model does
     limits: tuple[LimitClaim, ...] = ()  # of the objective, each with its bounds; `lower` and `upper` are within them
 
     @property
@@ -236,9 +243,11 @@ class Certificate:
             lines.append(f"  this policy is {self.distance}")
         lines.append(
             f"  from {self.samples:,} transitions, {self.confidence} set"
-            f"{' with bets on the value' if self.basis == 'bets' else ''}, {self.relaxation} relaxation"
+            f"{BASES.get(self.basis, '')}, {self.relaxation} relaxation"
             + ("" if self.anytime else " (fixed-N only: not valid if data decided how much data there is)")
         )
+        if self.plays is not None:
+            lines.append(f"  the policy's own bound is from {self.plays.plays:,} plays of it, which trust no structure")
         if self.proved:
             lines.append(
                 "  proved: rpl_agent/guarantee/checker.py checks these numbers, from the proof beside the certificate"

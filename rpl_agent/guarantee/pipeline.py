@@ -62,6 +62,7 @@ from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge, point_es
 from rpl_agent.guarantee.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
 from rpl_agent.guarantee.shown import explained, is_known, until_close, value_at_estimate
+from rpl_agent.guarantee.untied.rows import RowBets, with_row_bets
 
 PREFERENCES = ("guarantee", "regret")
 #: What sound solvers leave between equal values, relative.
@@ -104,6 +105,11 @@ class Config:
     def is_anytime(self) -> bool:
         return confidence_set(self.confidence).anytime
 
+    @property
+    def bets_on_rows(self) -> bool:
+        """Whether rows of untied models are bet on, beside the set."""
+        return self.bets and self.confidence == "likelihood" and self.relaxation in ("rectangular", "coupled")
+
 
 @dataclass(eq=False)
 class Uncertainty:
@@ -116,7 +122,8 @@ class Uncertainty:
     refuted: bool
     empty: bool
     fallback: str | None
-    basis: str = ""  # of the likelihood set, see `likelihood.region.basis_of`
+    basis: str = ""  # of the likelihood set, see `likelihood.region.basis_of`; "rows" with bets on rows beside it
+    rows: RowBets | None = None  # on the best value
     timings: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -143,7 +150,10 @@ def uncertainty_from(
     """
     if counts.pmdp is not pmdp and counts.pmdp.content_hash != pmdp.content_hash:
         raise DataError("the counts belong to another model")
-    ledger = Ledger.of(config.delta)
+    # a row-by-row relaxation loses the coupling of rows: only coupled bounds are worth a bet
+    bet_on = objective if config.relaxation == "coupled" and config.bets else None
+    by_rows = config.bets_on_rows and RowBets.apply(pmdp, objective)
+    ledger = Ledger.of_untied(config.delta) if by_rows else Ledger.of(config.delta)
     kind = confidence_set(config.confidence)
     timings: dict[str, float] = {}
     with timed(timings, "estimate"):
@@ -151,8 +161,6 @@ def uncertainty_from(
     with timed(timings, "e-value"):
         found = strongest(evidence, doubt(pmdp, counts, estimate))
     refuted = bool(found.log_e_value >= refuting_log_e_value(ledger.take("refutation")))
-    # a row-by-row relaxation loses the coupling of rows: only coupled bounds are worth a bet
-    bet_on = objective if config.relaxation == "coupled" and config.bets else None
     basis = basis_of(pmdp, counts, bet_on) if config.confidence == "likelihood" else ""
     data = ConfidenceData(pmdp, counts, kind, ledger.take("main"), estimate, bet_on, timings)
     relaxation = None if refuted else RELAXERS[config.relaxation](data)
@@ -167,7 +175,10 @@ def uncertainty_from(
         with timed(timings, "intervals"):
             known = Counts(pmdp) if changed else counts
             relaxation = untied(pmdp, *untied_intervals(pmdp, known, kind.untied, ledger.take("fallback")))
-    return Uncertainty(relaxation, data.known_region, estimate, found, refuted, empty, fallback, basis, timings)
+    rows = None
+    if by_rows and fallback is None and objective is not None:
+        rows, basis = RowBets(pmdp, counts, objective, ledger.take("rows")), "rows"
+    return Uncertainty(relaxation, data.known_region, estimate, found, refuted, empty, fallback, basis, rows, timings)
 
 
 @dataclass(eq=False)
@@ -334,18 +345,18 @@ def certify_uncertainty(
         with timed(timings, "coupled"):
             known = (lower, upper)
             lower, upper, chosen, found = _better_bounds(uncertainty, objective, config, policy, known, chosen)
+    with timed(timings, "rows"):
+        lower, upper = with_row_bets(
+            uncertainty.rows, objective, (lower, upper), optimistic if policy is None else None
+        )
     with timed(timings, "regret"):
         claim = (lower, upper, chosen, policy is not None)
         regret = _regret(uncertainty, config, objective, found, claim, share)
         regret = regret_with_error(objective, regret, (lower, upper), reward_error - share)
-    lower, upper = objective.with_reward_error(lower, upper, reward_error - share)
-    lower, upper = with_margin(objective, lower, upper)
+    lower, upper = with_margin(objective, *objective.with_reward_error(lower, upper, reward_error - share))
     regret = regret if policy is not None else regret.at_most(difference_above(upper, lower))
     if not lower <= upper:  # bounds of one set cannot cross or be NaN: never report that
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
-    at_edge = edge(pmdp, counts)
-    if at_edge is not None and at_edge.gain >= TELLING_GAIN:
-        warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
     with timed(timings, "solve"):
         estimate = value_at_estimate(pmdp, robust, chosen, uncertainty.estimate, config.precision, share)
         estimate = between_bounds(estimate, lower, upper, config.precision)
@@ -369,7 +380,7 @@ def certify_uncertainty(
         refuted=uncertainty.refuted,
         empty=uncertainty.empty,
         fallback=uncertainty.fallback,
-        edge=None if at_edge is None else at_edge.note,
+        edge=_note_on_edge(pmdp, counts),
         reward_error=reward_error,
         basis=uncertainty.basis,
         assumptions=() if pmdp.assumption is None else (pmdp.assumption,),
@@ -388,6 +399,14 @@ def certify_uncertainty(
 def _is_closed(lower: float, upper: float) -> bool:
     """Whether bounds differ by rounding alone, so that nothing is left to gain."""
     return 0.0 < upper - lower <= ROUNDING * max(1.0, abs(lower), abs(upper))
+
+
+def _note_on_edge(pmdp: ParametricMDP, counts: Counts) -> str | None:
+    """What to say of parameters whose most likely value lies outside their domain, with a warning where that tells."""
+    found = edge(pmdp, counts)
+    if found is not None and found.gain >= TELLING_GAIN:
+        warnings.warn(found.note, RPLWarning, stacklevel=4)
+    return None if found is None else found.note
 
 
 def _is_coupled(uncertainty: Uncertainty, objective: Objective, config: Config) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 from rpl_agent.core.coupled.regret import difference_above, same_policy
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.ledger import Ledger
 from rpl_agent.core.model import ParametricMDP, Policy, Sense
 from rpl_agent.core.schema import Whole, read, read_json
 from rpl_agent.guarantee import checker
@@ -29,6 +30,7 @@ from rpl_agent.guarantee.claims.recheck import recheck, unsupported_bound
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
 from rpl_agent.guarantee.pipeline import PREFERENCES, Config, certify_uncertainty, uncertainty_from
 from rpl_agent.guarantee.proof import belongs, data_to_json, read_proof
+from rpl_agent.guarantee.untied.rows import RowBets, play_range
 
 Pairs = list[tuple[Whole, Whole]]
 
@@ -120,6 +122,11 @@ def verify(
         again = whole if data.total == counts.total else _Again(certificate, pmdp, data)
         problems += again.earlier_than(counts) if again is not whole else []
         bounds[side] = again.bound(side, certificate.policy)
+        if certificate.plays is not None and certificate.plays.upward == (side == "upper"):
+            wrong = _played_problems(certificate, pmdp)
+            problems += wrong
+            bounds[side] = bounds[side] if wrong else certificate.plays.bound()
+            notes.append(f"{side} is from {certificate.plays.plays:,} plays of the policy, listed in the certificate")
         if again is not whole:
             notes.append(f"{side} was found with the first {data.total:,} transitions, and checked on them")
         problems += again.unsupported(side, getattr(certificate, side), bounds[side])
@@ -159,6 +166,22 @@ def verify_improvement(
     return Verdict(problems, [], again.lower, again.upper)
 
 
+def _played_problems(certificate: Certificate, pmdp: ParametricMDP) -> list[str]:
+    """What is wrong with the plays that a bound rests on: their range, side and share are not the author's choice."""
+    played, objective = certificate.plays, certificate.objective
+    if played is None or certificate.basis != "rows" or not RowBets.apply(pmdp, objective):
+        return ["plays bound the policy's value, which only certificates with bets on rows have"]
+    ends = play_range(pmdp, objective)
+    same = (played.upward, played.share) == (
+        objective.sense is Sense.MIN,
+        Ledger.of_untied(certificate.delta).take("plays"),
+    )
+    inside = played.low <= ends[0] and ends[1] <= played.high
+    whole = len(played.numbers) == len(played.counts) and played.number >= 1
+    good = same and inside and whole and all(played.low <= x <= played.high for x in played.numbers)
+    return [] if good else ["the plays of the policy are listed with another range, side or share of delta"]
+
+
 class _Again:
     """The bounds of a certificate, recomputed from data."""
 
@@ -172,7 +195,7 @@ class _Again:
             certificate.relaxation,
             certificate.delta,
             precision,
-            bets=certificate.basis == "bets",
+            bets=certificate.basis in ("bets", "rows"),
             prefer=certificate.prefer if certificate.prefer in PREFERENCES else PREFERENCES[0],
         )
         evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT

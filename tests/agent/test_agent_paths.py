@@ -9,6 +9,7 @@ import rpl_envs
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.smc import PathWorth, SampledAnswer, check_by_sampling, together
 from rpl_agent.core.evidence.ledger import split_paths
+from rpl_agent.core.model import build
 from rpl_agent.core.model.objectives.objective import Objective
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
@@ -123,13 +124,38 @@ def choice() -> str:
 
 def test_the_robust_policy_is_played_once(all_looks):
     pmdp, env, exact = own_env("Pmax=? [ F s=7 ]", choice())
-    found = check_by_sampling(env, Config(delta=0.05), 0.15, budget=200_000, seed=3)
-    alone = check_by_sampling(env, Config(delta=0.05), 0.15, budget=200_000, seed=3, paths=False)
+    config = Config(delta=0.05, bets=False)  # with bets on rows the agent plays its policy itself
+    found = check_by_sampling(env, config, 0.15, budget=200_000, seed=3)
+    alone = check_by_sampling(env, config, 0.15, budget=200_000, seed=3, paths=False)
     assert found.decided and alone.decided and found.lower <= exact <= found.upper
     assert found.episodes <= 1.3 * alone.episodes
     assert not isinstance(found.paths, str) and found.paths[1] == np.inf and found.lower == found.paths[0]
     truth = prism.loads(choice(), unknown="commands").truth
     assert found.paths[0] <= true_value(pmdp, found.certificate.objective, found.policy, truth)
+
+
+def test_an_agent_that_plays_its_policy_needs_no_further_paths(all_looks):
+    _, env, exact = own_env("Pmax=? [ F s=7 ]", choice())
+    found = check_by_sampling(env, Config(delta=0.05), 0.15, budget=200_000, seed=3)
+    alone = check_by_sampling(env, Config(delta=0.05, bets=False), 0.15, budget=200_000, seed=3)
+    assert "part of the certificate" in found.paths and found.certificate.delta == 0.05
+    assert found.decided and found.lower <= exact <= found.upper
+    assert found.episodes <= 1.1 * alone.episodes
+
+
+def test_discounted_paths_cut_before_the_horizon_may_lose_more_than_any_path_from_the_start():
+    """Late losses: what is left of a path may be worse than the worst path from the start, because it is discounted."""
+    slow = build(
+        0,
+        lambda s: {"go": {min(s + 1, 4): 1}},
+        domain=[],
+        labels={"end": lambda s: False},
+        rewards={"pay": lambda s, a: -100.0 if s == 4 else 0.0},
+    )
+    objective = Objective.discounted("pay", 0.5, horizon=8)
+    exact = solve_at(slow, np.zeros(0), objective).middle
+    least, most = PathWorth(slow, objective).between(SampledBatch(1, 4, [], [4], [0.0], [True]))
+    assert least[0] <= exact <= most[0]
 
 
 def test_paths_that_exclude_the_certificate_are_believed():

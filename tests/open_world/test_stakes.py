@@ -12,8 +12,8 @@ from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_REST, OpenLedger, of_states
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import END
-from rpl_agent.guarantee.open_world.stakes import STAKES, WEIGHTS, lower_mean, upper_mean
 from rpl_agent.guarantee.open_world.values import UpperValues
+from rpl_agent.guarantee.stakes import STAKES, WEIGHTS, lower_mean, upper_mean
 from tests.open_world.worlds import SmallAgent, SmallWorld
 from tests.reference import open_world as exact
 

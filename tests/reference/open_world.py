@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from rpl_agent.guarantee.open_world.stakes import STAKES, WEIGHTS
+from rpl_agent.guarantee.stakes import STAKES, WEIGHTS
 
 #: (reward, successor or None after an end) -> how often
 Outcomes = Mapping[tuple[Fraction, object], int]

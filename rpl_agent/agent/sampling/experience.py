@@ -177,6 +177,7 @@ class SampledBatch:
     cut: int = 0  # episodes that a time limit ended undecided
     due: bool = False  # a limit was reached
     interrupted: bool = False
+    begun: int = 0  # episodes that began; those that are not over were given up
     _numbers: list[int] = field(default_factory=list)  # of the episodes, by start
 
     def end(self, number: int, total: float, length: int, value: float, undecided: bool) -> None:

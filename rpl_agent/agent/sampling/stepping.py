@@ -134,6 +134,7 @@ class EnvSource:
                 lane.phase, lane.total, lane.value = Phase.ACTIVE, 0.0, 0.0
                 lane.number = self._started
                 self._started += 1
+                done.begun += 1
                 self._enter(i, request, done, seen)
 
     def _enter(self, i: int, request: Request, done: SampledBatch, seen: list[int]) -> None:

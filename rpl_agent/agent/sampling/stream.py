@@ -76,6 +76,7 @@ class SimulatorSource:
             if limits.expressions is None:
                 experience.expressions[:] = experience.counts.successes
             done.episodes += batch.episodes
+            done.begun += batch.episodes
             done.steps += batch.steps
             done.returns.extend(batch.returns.tolist())
             done.lengths.extend(batch.lengths.tolist())

@@ -9,6 +9,8 @@
 - *fallback*: intervals per transition that rely only on the model's graph, used if no parameter fits the data or
   if the model is refuted. They hold on an event of their own, so how the choice is made does not matter.
 - *refutation*: the model is declared refuted when an e-value reaches 1 / refutation.
+- *rows*, *plays* and *visits*: of models whose rows are unknown distributions of their own, bets on the best value's
+  rows, on whole plays of a policy, and on visits of its rows (`guarantee.untied`); `main` is smaller there.
 
 An unknown initial distribution is one more row of the model and needs no share: its data enter the same set. The union
 over an interval set's events is the second and last kind of division, `per_event`.
@@ -27,6 +29,8 @@ from rpl_agent.core.errors import DataError
 
 #: Shares of δ. They sum to slightly less than 1: the rest covers the rounding of `per_event`.
 MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.0099, 0.04
+#: Where rows are untied, in place of the main share.
+UNTIED_SHARES = {"main": 0.4, "rows": 0.25, "plays": 0.2, "visits": 0.1}
 #: Shares of δ for whole paths: those of a chain, and those of a policy, which bound one side only.
 PATH_SHARE, POLICY_SHARE = 0.5, 0.2
 
@@ -67,8 +71,15 @@ class Ledger:
         shares = {"main": MAIN_SHARE, "fallback": FALLBACK_SHARE, "refutation": REFUTATION_SHARE}
         return cls(delta, {name: delta * share for name, share in shares.items()})
 
+    @staticmethod
+    def of_untied(delta: float) -> Ledger:
+        """Divide δ where every row of the model is an unknown distribution of its own."""
+        check_delta(delta, LEAST_DELTA)
+        shares = {"fallback": FALLBACK_SHARE, "refutation": REFUTATION_SHARE} | UNTIED_SHARES
+        return Ledger(delta, {name: delta * share for name, share in shares.items()})
+
     def take(self, name: str) -> float:
-        """The error probability of a statement: "main", "fallback" or "refutation", each once."""
+        """The error probability of a statement: "main", "fallback", "refutation", one of `UNTIED_SHARES`; each once."""
         if name not in self._left:
             raise DataError(f"the share {name!r} of delta is spent: each statement needs a share of its own")
         return self._left.pop(name)

@@ -469,17 +469,19 @@ typedef struct stake_mixture {
     const double *log_weight /*[size]*/;
 } stake_mixture;
 
-/* What was seen in a world without a model: row s * actions + a has the outcomes row_ptr[row] to row_ptr[row + 1]. */
+/* What was seen of rows: those of state s are state_ptr[s] to state_ptr[s + 1], the outcomes of a row row_ptr[row] to
+ * row_ptr[row + 1]. A row of known chances has them as its counts, and a negative level. */
 typedef struct open_rows {
     int64_t states;
-    int64_t actions;
-    const int64_t *row_ptr /*[states * actions + 1]*/;
-    const double *reward /*[row_ptr[states * actions]]*/;
-    const int64_t *successor /*[row_ptr[states * actions]]*/; /* -1 after an end */
-    const double *count /*[row_ptr[states * actions]]*/;
-    const double *low /*[states]*/;   /* least and largest r + discount V(s') of a step */
-    const double *high /*[states]*/;
-    const double *level /*[states]*/; /* ln 1/share of every row of the state, rounded up */
+    int64_t rows;
+    const int64_t *state_ptr /*[states + 1]*/;
+    const int64_t *row_ptr /*[rows + 1]*/;
+    const double *reward /*[row_ptr[rows]]*/;
+    const int64_t *successor /*[row_ptr[rows]]*/; /* -1 after an end */
+    const double *count /*[row_ptr[rows]]*/;
+    const double *low /*[rows]*/;   /* least and largest r + discount V(s') of a step */
+    const double *high /*[rows]*/;
+    const double *level /*[rows]*/; /* ln 1/share, rounded up */
     double discount;
     bool certain; /* every row has one outcome, which was seen */
 } open_rows;
@@ -494,9 +496,9 @@ double stake_upper(const stake_mixture *bets, int64_t n, const double *x /*[n]*/
  * changed: the time at which a value fell; tested: the time at which a row was bounded, -1 after new data. */
 int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t most,
                     const double *next /*[rows.states]*/, const int64_t *next_changed /*[rows.states]*/,
-                    double *row_upper /*[rows.states * rows.actions]*/, double *upper /*[rows.states]*/,
-                    int64_t *changed /*[rows.states]*/, int64_t *tested /*[rows.states * rows.actions]*/,
-                    int64_t *clock /*[1]*/, double *x SCRATCH /*[rows.row_ptr[rows.states * rows.actions]]*/);
+                    double *row_upper /*[rows.rows]*/, double *upper /*[rows.states]*/,
+                    int64_t *changed /*[rows.states]*/, int64_t *tested /*[rows.rows]*/,
+                    int64_t *clock /*[1]*/, double *x SCRATCH /*[rows.row_ptr[rows.rows]]*/);
 
 /* ---------------------------------------------------------------------- known.c, decided.c, approach.c: a known nature */
 

@@ -86,8 +86,8 @@ static bool is_current(const open_rows *rows, int64_t row, const int64_t *change
 static double row_bound_upper(const open_rows *rows, const stake_mixture *bets, const double *next, int64_t row,
                               double known, double *x)
 {
-    int64_t s = row / rows->actions, first = rows->row_ptr[row], n = rows->row_ptr[row + 1] - first;
-    double low = rows->low[s], range = rows->high[s] - low, most = low;
+    int64_t first = rows->row_ptr[row], n = rows->row_ptr[row + 1] - first;
+    double low = rows->low[row], range = rows->high[row] - low, most = low, mean = 0.0, size = 0.0;
     for (int64_t k = 0; k < n; k++) {
         int64_t after = rows->successor[first + k];
         double rest = after < 0 ? 0.0 : rows->discount * next[after], number = rows->reward[first + k] + rest;
@@ -95,12 +95,18 @@ static double row_bound_upper(const open_rows *rows, const stake_mixture *bets, 
         double share = (number - low + slack) / range * (1.0 + 8.0 * UNIT_ROUNDOFF);
         x[k] = share < 0.0 ? 0.0 : share < 1.0 ? share : 1.0;
         most = number + slack > most ? number + slack : most;
+        mean += rows->count[first + k] * (number + slack);
+        size += rows->count[first + k] * (fabs(number) + slack);
+    }
+    if (rows->level[row] < 0.0) { /* known chances, which sum to 1 up to their rounding */
+        double found = mean + UNIT_ROUNDOFF * (4.0 * (double)n + 16.0) * size;
+        return found < known ? found : known;
     }
     if (rows->certain)
         return most < known ? most : known;
     double ceiling = (known - low) / range;
-    double mean = stake_upper(bets, n, x, rows->count + first, rows->level[s], ceiling < 1.0 ? ceiling : 1.0);
-    double found = low + mean * range + 8.0 * UNIT_ROUNDOFF * (fabs(low) + range);
+    double bound = stake_upper(bets, n, x, rows->count + first, rows->level[row], ceiling < 1.0 ? ceiling : 1.0);
+    double found = low + bound * range + 8.0 * UNIT_ROUNDOFF * (fabs(low) + range);
     return found < known ? found : known;
 }
 
@@ -108,15 +114,17 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
                     const int64_t *next_changed, double *row_upper, double *upper, int64_t *changed, int64_t *tested,
                     int64_t *clock, double *x)
 {
-    int64_t sweep = 0, actions = rows->actions;
+    int64_t sweep = 0;
     bool fell = true;
     for (; sweep < most && fell; sweep++) {
         fell = false;
         for (int64_t j = 0; j < rows->states; j++) {
-            int64_t s = sweep % 2 ? j : rows->states - 1 - j, best;
+            int64_t s = sweep % 2 ? j : rows->states - 1 - j, best, last = rows->state_ptr[s + 1];
+            if (rows->state_ptr[s] == last) /* a value that is known */
+                continue;
             for (;;) { /* rows that are not the largest need no new bound: their old one holds */
-                best = s * actions;
-                for (int64_t row = best + 1; row < (s + 1) * actions; row++)
+                best = rows->state_ptr[s];
+                for (int64_t row = best + 1; row < last; row++)
                     best = row_upper[row] > row_upper[best] ? row : best;
                 if (is_current(rows, best, next_changed, tested[best]))
                     break;
@@ -125,7 +133,7 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
             }
             if (row_upper[best] >= upper[s])
                 continue;
-            bool noticed = upper[s] - row_upper[best] > NOTICED * (rows->high[s] - rows->low[s]);
+            bool noticed = upper[s] - row_upper[best] > NOTICED * (rows->high[best] - rows->low[best]);
             upper[s] = row_upper[best];
             if (noticed) {
                 changed[s] = ++*clock;

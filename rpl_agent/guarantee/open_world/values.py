@@ -13,7 +13,7 @@ from rpl_agent.core.model.states import canonical
 from rpl_agent.core.native import core
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import END, GroupedOutcomes, OpenData
-from rpl_agent.guarantee.open_world.stakes import MIXTURE, upper_mean
+from rpl_agent.guarantee.stakes import MIXTURE, upper_mean
 
 #: Sweeps of one update: every iterate is a bound, and the next update goes on from it.
 MOST_SWEEPS = 1_000
@@ -71,7 +71,8 @@ class UpperValues:
                 break
 
     def _sweep(self, grouped: GroupedOutcomes, h: int, most: int, below: tuple[np.ndarray, np.ndarray]) -> None:
-        rows = _open_rows(grouped, self._low[h], self._high[h], self._levels, self.assumptions, self.actions)
+        bounds = self._low[h], self._high[h], self._levels
+        rows = _open_rows(grouped, *bounds, self.assumptions, self.actions)
         own = self.rows[h], self.values[h], self._changed[h], self._tested[h]
         self.sweeps += core.open_sweeps(rows, MIXTURE, most, *below, *own, self._clock, None)
 
@@ -216,16 +217,18 @@ def _open_rows(
     assumptions: Assumptions,
     actions: int,
 ) -> Any:
+    """The rows of states with equally many actions, whose ranges and levels (S,) are those of their states."""
     return core.OpenRows(
         states=len(low),
-        actions=actions,
+        rows=len(low) * actions,
+        state_ptr=np.arange(len(low) + 1) * actions,
         row_ptr=grouped.ptr,
         reward=grouped.reward,
         successor=grouped.successor,
         count=grouped.counts,
-        low=low,
-        high=high,
-        level=level,
+        low=np.repeat(low, actions),
+        high=np.repeat(high, actions),
+        level=np.repeat(level, actions),
         discount=assumptions.discount,
         certain=assumptions.deterministic,
     )

@@ -11,8 +11,8 @@ from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_REST
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import OpenData
-from rpl_agent.guarantee.open_world.stakes import lower_mean
 from rpl_agent.guarantee.open_world.values import lower_values
+from rpl_agent.guarantee.stakes import lower_mean
 
 
 @dataclass(eq=False)

@@ -1,0 +1,179 @@
+"""`PlayJudge`: a run with an untied model plays a fixed policy in some of its episodes, whose worth bounds its value.
+
+Rows of an untied model err each in the worst direction at once; whole plays do not (`guarantee.untied.plays`). A policy
+is considered at marks, when episodes have doubled. It is the best by frequencies, and takes the place of the one that
+is played if it looks better by more than what its bound, which begins anew, will be behind at the end of the budget.
+Bounds of earlier policies hold still: a run keeps its best guarantee (`best_so_far`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from rpl_agent.agent.sampling.experience import SampledBatch
+from rpl_agent.agent.sampling.worth import PathWorth
+from rpl_agent.agent.schedule import NEVER, Target
+from rpl_agent.core.coupled.regret import difference_above
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.ledger import Ledger
+from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.schema import Share, Whole
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.pipeline import Config
+from rpl_agent.guarantee.untied.estimate import FrequencyEstimate
+from rpl_agent.guarantee.untied.plays import PlayedBound, grouped
+from rpl_agent.guarantee.untied.rows import RowBets
+
+#: Episodes before the first policy is fixed, and growth between two marks at which another one is considered.
+FIRST_MARK, MARK_GROWTH = 32, 2
+#: Least and largest share of the episodes that play the fixed policy, and the share until bounds tell which to take.
+LEAST_SHARE, FIRST_SHARE, LARGEST_SHARE = 0.25, 0.4, 0.75
+#: The policy is played in blocks of one episode in so many.
+BLOCK = 64
+#: What is open about a policy falls with its plays to this power: 1/2 by their spread, 1 by the range of returns.
+FALLS = 0.75
+#: If little is left of the budget, a policy is judged as if this share of the episodes so far were to come.
+TO_COME = 0.25
+
+
+@dataclass
+class JudgedPlays:
+    """The policy that is fixed and what its plays were worth: the part that checkpoints store."""
+
+    policy: Policy | None = None
+    number: Whole = 0  # of policies fixed so far
+    since: Whole = 0  # episodes of the run when it was fixed
+    mark: Whole = FIRST_MARK  # episodes of the run when the next policy is considered
+    worth: list[float] = field(default_factory=list)  # of its plays, at least (at most, where costs are minimised)
+    longest: Whole = 0  # steps of a play
+    share: Share = FIRST_SHARE  # of episodes that play it
+
+
+class PlayJudge:
+    """Plans and judges plays of a fixed policy; changes the record that it is given.
+
+    plays : whether episodes of the run can play a policy from start to end.
+    """
+
+    def __init__(self, pmdp: ParametricMDP, objective: Objective, config: Config):
+        self._pmdp, self._objective, self._config = pmdp, objective, config
+        self._upward = objective.sense is Sense.MIN
+        self.plays = False
+        self._is_judging = False  # whether the latest request was for plays
+        self._worth: PathWorth | None = None
+        if config.bets_on_rows and RowBets.apply(pmdp, objective):
+            worth = PathWorth(pmdp, objective)
+            self._worth = None if worth.reason else worth
+
+    @property
+    def applies(self) -> bool:
+        """Whether plays are judged at all: decided by the model and the objective."""
+        return self._worth is not None
+
+    def turn(self, record: JudgedPlays, episodes: int) -> tuple[Policy | None, int]:
+        """(the policy if it is its turn, for how many episodes; None and how many others come first)."""
+        self._is_judging = False
+        if self._worth is None or not self.plays or record.policy is None:
+            return None, NEVER
+        due = record.share * (episodes - record.since) - len(record.worth)
+        block = max(1, (episodes - record.since) // BLOCK)
+        if due < 0.0:
+            return None, max(1, math.ceil(-due / record.share))
+        self._is_judging = True
+        return record.policy, block
+
+    def pause(self) -> None:
+        """The next episodes are not plays of the policy."""
+        self._is_judging = False
+
+    def add(self, record: JudgedPlays, done: SampledBatch) -> None:
+        """Count the plays of a batch; one that was given up counts as the worst: which are may depend on them."""
+        if not self._is_judging or self._worth is None:
+            return
+        worth = self._worth.between(done)[1 if self._upward else 0]
+        lost = self._worth.high if self._upward else self._worth.low
+        record.worth += [*worth.tolist(), *[lost] * (done.begun - done.episodes)]
+        record.longest = max(record.longest, *done.lengths, 0)
+
+    def consider(self, record: JudgedPlays, counts: Counts, episodes: int, target: Target | None) -> None:
+        """At a mark, fix the policy that looks best, unless the one that is played is about as good."""
+        if self._worth is None or not self.plays or episodes < record.mark:
+            return
+        record.mark = MARK_GROWTH * episodes
+        estimate = FrequencyEstimate(self._pmdp, self._objective, counts.transitions)
+        policy, value = estimate.best()
+        if record.policy is not None and record.worth:
+            own = estimate.value(record.policy)
+            better = own - value if self._upward else value - own
+            open_now = abs(own - self.bound(record).bound())
+            if better <= open_now * self._behind(record, episodes, target):
+                return
+        record.policy, record.number, record.since = policy, record.number + 1, episodes
+        record.worth, record.longest = [], 0
+
+    def _behind(self, record: JudgedPlays, episodes: int, target: Target | None) -> float:
+        """By how much more, as a share of what is open now, a new policy's bound will be open at the end."""
+        left = 0.0
+        if target is not None:
+            left = float(target.goal - episodes) if target.unit == "episodes" else float(episodes)
+        coming = max(record.share * max(left, TO_COME * episodes), 1.0)
+        plays = len(record.worth)
+        return (plays / coming) ** FALLS - (plays / (plays + coming)) ** FALLS
+
+    def bound(self, record: JudgedPlays, reward_error: float = 0.0) -> PlayedBound:
+        """What the plays so far say."""
+        assert self._worth is not None
+        low, high = self._worth.low, self._worth.high
+        numbers, counts = grouped(np.array(record.worth), low, high, self._upward)
+        share = Ledger.of_untied(self._config.delta).take("plays")
+        loss = self._worth.loss(record.longest, reward_error)
+        return PlayedBound(numbers, counts, low, high, record.number, self._upward, share, loss)
+
+    def improved(self, record: JudgedPlays, certificate: Certificate, reward_error: float) -> Certificate:
+        """The certificate with the bound of the plays and their policy, where that is better."""
+        found = self._usable(record, certificate, reward_error)
+        if found is None or record.policy is None:
+            return certificate
+        bound = found.bound()
+        self._divide(record, certificate, bound)
+        other = certificate.lower if self._upward else certificate.upper
+        better = bound < certificate.upper if self._upward else bound > certificate.lower
+        regret = difference_above(bound, other) if self._upward else difference_above(other, bound)
+        if not better or regret < 0.0 or (certificate.prefer == "regret" and regret >= certificate.regret):
+            return certificate
+        mean = float(np.mean(record.worth))
+        return replace(
+            certificate,
+            lower=other if self._upward else bound,
+            upper=bound if self._upward else other,
+            policy=record.policy,
+            plays=found,
+            regret=regret,
+            optimal=False,
+            undecided=None,
+            estimate=mean,
+        )
+
+    def contradicts(self, record: JudgedPlays, certificate: Certificate, reward_error: float) -> bool:
+        """Whether plays exclude what the model says about every policy: then the model is wrong."""
+        found = self._usable(record, certificate, reward_error)
+        if found is None:
+            return False
+        return found.bound() < certificate.lower if self._upward else found.bound() > certificate.upper
+
+    def _usable(self, record: JudgedPlays, certificate: Certificate, reward_error: float) -> PlayedBound | None:
+        is_set = certificate.basis == "rows" and certificate.fallback is None and not certificate.limits
+        if self._worth is None or not is_set or not record.worth:
+            return None
+        found = self.bound(record, reward_error)
+        return found if math.isfinite(found.loss) else None
+
+    def _divide(self, record: JudgedPlays, certificate: Certificate, bound: float) -> None:
+        """Divide the coming episodes between exploring and plays as the two parts of the gap are wide."""
+        mean = float(np.mean(record.worth))
+        own, rest = abs(mean - bound), abs((certificate.lower if self._upward else certificate.upper) - mean)
+        if own + rest > 0.0:
+            record.share = min(max(own / (own + rest), LEAST_SHARE), LARGEST_SHARE)

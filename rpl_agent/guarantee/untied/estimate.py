@@ -1,0 +1,69 @@
+"""The policy to fix next, by the frequencies of what was seen: a choice that needs no guarantee."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
+
+#: Rounds of value iteration without a horizon, and the change, as a share of the largest value, that ends them.
+MOST_ROUNDS, SETTLED = 2_000, 1e-6
+#: Every row counts as if it had once led to the worst state: rows with few visits have to be better than others.
+DOUBT = 1.0
+
+
+class FrequencyEstimate:
+    """An untied model as if frequencies (T,) were probabilities, in the time of the solver."""
+
+    def __init__(self, pmdp: ParametricMDP, objective: Objective, transitions: np.ndarray):
+        self._pmdp, self._objective = pmdp, objective
+        self._task = objective.resolve(pmdp)
+        self._sign = 1.0 if objective.sense is Sense.MAX else -1.0
+        constant = pmdp.table.is_constant[pmdp.expression]
+        self._is_known = np.minimum.reduceat(constant, pmdp.row_ptr[:-1])
+        visits = np.add.reduceat(transitions, pmdp.row_ptr[:-1]).astype(float)
+        self._doubt = np.where(self._is_known, 0.0, DOUBT / (visits + DOUBT))
+        chances = pmdp.table.evaluate(np.zeros(pmdp.num_parameters))[pmdp.expression]
+        total = (visits + DOUBT)[pmdp.transition_row]
+        self._share = np.where(self._is_known[pmdp.transition_row], chances, transitions / total)
+
+    def best(self) -> tuple[Policy, float]:
+        """The best policy and its value from the start."""
+        return self._iterate(None)
+
+    def value(self, policy: Policy) -> float:
+        """The value of a deterministic policy from the start."""
+        return self._iterate(policy)[1]
+
+    def _iterate(self, policy: Policy | None) -> tuple[Policy, float]:
+        pmdp, task, sign = self._pmdp, self._task, self._sign
+        horizon, discount = task.objective.horizon, task.objective.discount
+        known = sign * task.target * task.criterion.at_target
+        reward, first = sign * task.reward, pmdp.row_ptr[:-1]
+        values, rules = np.where(task.decided, known, 0.0), list[np.ndarray]()
+        for k in range(MOST_ROUNDS if horizon is None else horizon):
+            worst = float(values.min(initial=0.0))
+            mean = np.add.reduceat(self._share * values[pmdp.successor], first) + self._doubt * worst
+            rows = reward + discount * mean
+            if policy is None:
+                chosen = self._best_rows(rows)
+            else:
+                rule = policy.at(0 if horizon is None else horizon - 1 - k).rows
+                assert rule is not None
+                chosen = rule
+            after = np.where(task.decided, known, rows[chosen])
+            moved, values = float(np.abs(after - values).max(initial=0.0)), after
+            rules.append(chosen)
+            if horizon is None and moved <= SETTLED * float(np.abs(values).max(initial=1e-300)):
+                break
+        found = Policy.deterministic(rules[-1] if horizon is None else np.array(rules[::-1]))
+        return found if policy is None else policy, sign * float(values[pmdp.initial_state])
+
+    def _best_rows(self, rows: np.ndarray) -> np.ndarray:
+        """(S,) the best row of every state, the first one among equals."""
+        pmdp = self._pmdp
+        best = np.maximum.reduceat(rows, pmdp.state_ptr[:-1])
+        candidates = np.flatnonzero(rows >= best[pmdp.row_state])
+        states, at = np.unique(pmdp.row_state[candidates], return_index=True)
+        assert len(states) == pmdp.num_states
+        return candidates[at]

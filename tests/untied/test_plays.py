@@ -1,0 +1,138 @@
+"""Plays of a fixed policy beside untied models: planned, counted, bounded, stored, verified."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rpl_agent import Certificate, Config, RPLAgent
+from rpl_agent.agent.sampling.experience import SampledBatch
+from rpl_agent.agent.sampling.judge import LARGEST_SHARE, LEAST_SHARE, JudgedPlays
+from rpl_agent.core.model import Policy
+from rpl_agent.core.solver import solve_at
+from rpl_agent.guarantee.untied.plays import PlayedBound, grouped, policy_share
+from rpl_agent.guarantee.verify import verify
+from tests.untied.worlds import TableWorld
+
+pytestmark = pytest.mark.short_runs
+GOAL = "maximise discounted return, gamma 0.9"
+
+
+def agent(seed: int = 0, **options) -> RPLAgent:
+    return RPLAgent(TableWorld(1), objective=GOAL, config=Config(delta=0.1), seed=seed, **options)
+
+
+def truth(found: RPLAgent) -> np.ndarray:
+    """The parameters of the table's model: each is the probability of an outcome of its row."""
+    pmdp, table = found.pmdp, TableWorld(1).P
+    theta = np.zeros(pmdp.num_parameters)
+    for k, name in enumerate(pmdp.table.parameters):
+        _, s, a, outcome = name.split("_")
+        theta[k] = table[int(s)][int(a)][int(outcome)][0]
+    return theta
+
+
+def test_plays_bound_the_policy_better_than_rows_do_and_the_certificate_says_so():
+    found = agent()
+    found.learn(budget=1_500)
+    certificate = found.certificate
+    assert certificate.plays is not None and certificate.basis == "rows"
+    assert certificate.lower == certificate.plays.bound() > certificate.momentary_lower
+    own = solve_at(found.pmdp, truth(found), found.objective, policy=certificate.policy).middle
+    best = solve_at(found.pmdp, truth(found), found.objective).middle
+    assert certificate.lower <= own <= best + 1e-9 and best <= certificate.upper
+    assert certificate.regret >= best - own - 1e-9
+    assert f"{certificate.plays.plays:,} plays of it" in str(certificate)
+    plays, since = len(found.session.witness.worth), found.session.witness.since
+    assert LEAST_SHARE / 2 <= plays / (1_500 - since) <= (1 + LARGEST_SHARE) / 2
+    counts, earlier = found.session.experience.counts, found.session.earlier
+    assert verify(certificate, found.pmdp, counts, earlier).problems == []
+    assert Certificate.from_json(certificate.to_json()).plays == certificate.plays
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda p: replace(p, share=10 * p.share),
+        lambda p: replace(p, low=p.low + 0.1, numbers=tuple(max(x, p.low + 0.1) for x in p.numbers)),
+        lambda p: replace(p, number=0),
+        lambda p: replace(p, numbers=tuple(x + 1e3 for x in p.numbers)),
+    ],
+)
+def test_plays_with_another_share_range_or_number_are_refused(forge):
+    found = agent()
+    found.learn(budget=600)
+    certificate = found.certificate
+    assert certificate.plays is not None
+    forged = replace(certificate, plays=forge(certificate.plays))
+    counts = found.session.experience.counts
+    assert verify(forged, found.pmdp, counts, found.session.earlier).problems
+
+
+def test_bounds_hold_in_many_runs_at_every_look():
+    missed = 0
+    for seed in range(25):
+        found = agent(seed)
+        theta = truth(found)
+        best = solve_at(found.pmdp, theta, found.objective).middle
+        wrong = False
+        for _ in range(3):
+            found.learn(budget=100, reset_num_timesteps=False)
+            certificate = found.certificate
+            own = solve_at(found.pmdp, theta, found.objective, policy=certificate.policy).middle
+            wrong |= not certificate.lower <= own + 1e-9 or not best <= certificate.upper + 1e-9
+        missed += wrong
+    assert missed <= 5  # of 25 with probability at most 0.1 each
+
+
+def test_plays_that_were_given_up_count_as_the_worst():
+    """A planted mistake of Theorem 2: an episode that is dropped because it is long would bias the mean."""
+    found = agent()
+    judge, record = found.session.judge, JudgedPlays(policy=Policy.uniform(found.pmdp), number=1)
+    judge.plays = True
+    assert judge.turn(record, 1)[0] is not None
+    judge.add(record, SampledBatch(1, 3, [1.0], [3], [0.81], [False], begun=2))
+    assert record.worth == [0.81, 0.0]
+
+
+def test_only_plays_that_were_planned_count():
+    found = agent()
+    judge, record = found.session.judge, JudgedPlays(policy=Policy.uniform(found.pmdp), number=1, worth=[0.5] * 9)
+    judge.plays = True
+    assert judge.turn(record, 10)[0] is None
+    judge.add(record, SampledBatch(1, 3, [1.0], [3], [0.81], [False], begun=1))
+    assert record.worth == [0.5] * 9
+
+
+def test_shares_of_policies_sum_to_at_most_the_whole_and_many_numbers_move_outward():
+    assert sum(policy_share(0.02, j) for j in range(1, 5_000)) <= 0.02
+    numbers = np.random.default_rng(0).random(20_000)
+    for upward in (False, True):
+        values, counts = grouped(numbers, 0.0, 1.0, upward)
+        moved = np.sort(np.repeat(values, counts))
+        assert len(values) < 17_000 and sum(counts) == 20_000
+        assert (moved >= np.sort(numbers)).all() if upward else (moved <= np.sort(numbers)).all()
+    bound = PlayedBound((0.0, 1.0), (3, 97), 0.0, 1.0, 1, False, 0.05)
+    assert 0.8 < bound.bound() < 0.97
+
+
+def test_a_saved_run_goes_on_with_its_plays(tmp_path):
+    found = agent()
+    found.learn(budget=300)
+    found.save(tmp_path / "run")
+    again = RPLAgent.load(tmp_path / "run", TableWorld(1))
+    assert again.session.witness.worth == found.session.witness.worth
+    assert again.session.witness.number == found.session.witness.number
+    assert again.certificate.plays == found.certificate.plays
+
+
+def test_plays_that_exclude_the_model_refute_it():
+    found = agent()
+    found.learn(budget=300)
+    record = found.session.witness
+    record.worth = [found.session.judge.bound(record).high] * 3_000
+    with pytest.warns(match="bounds come from"):
+        certificate = found.certify()
+    assert certificate.refuted and certificate.plays is None
