@@ -8,7 +8,7 @@ EXTRAS ?= plot
 # one process for each core; they and the programs that tests start share compiled modules, whatever the shell says
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: setup train test nightly lint docs bench bench-full artifact sanitize check constraints clean
+.PHONY: setup train test nightly lint docs bench bench-full artifact address sanitize check constraints clean
 
 setup: $(VENV)/.installed-$(EXTRAS)
 
@@ -55,6 +55,10 @@ bench-full:
 artifact:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
 	$(BIN)/python -m benchmarks.artifact
+
+# once, before the first release: make address URL=https://HOST/OWNER/rpl_agent
+address:
+	$(PYTHON) docs/address.py $(URL)
 
 # the C core under gcc's address and undefined-behaviour sanitizers: its tests, 10^4 problems of the fuzz, hostile files
 sanitize:

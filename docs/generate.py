@@ -14,6 +14,7 @@ import re
 import sys
 from functools import cache
 from pathlib import Path
+from runpy import run_path
 
 os.environ["COLUMNS"] = "110"  # help texts are wrapped to the terminal: fix its width
 
@@ -23,6 +24,7 @@ from rpl_agent.studies.experiments.runner import read
 from rpl_agent.studies.experiments.tables import Table, online_table, published, short
 
 DOCS = Path(__file__).resolve().parent
+relative = run_path(str(DOCS / "address.py"))["relative"]
 
 
 RESULTS = DOCS.parent / "results" / "rows.jsonl.gz"
@@ -113,7 +115,7 @@ def with_results(text: str) -> str:
 
 def index_page(readme: str) -> str:
     """The README as the first page of the site; what the site lacks is named without a link."""
-    inside = readme.replace("](docs/", "](")
+    inside = relative(readme).replace("](docs/", "](")
     return re.sub(r"\[([^\]]+)\]\((?:CONTRIBUTING|SECURITY|LICENSE)[^)]*\)", r"\1", inside)
 
 
