@@ -202,6 +202,16 @@ def test_nature_holds_the_play_at_zero_in_a_set_that_is_only_queried():
     assert claimed(solve(either, REACH), [0.0, 1.0]).check() != []  # the agent takes the other one
 
 
+@pytest.mark.parametrize("wrap", [Uncompiled, lambda model: model])
+def test_a_nature_that_helps_holds_nothing_at_zero(wrap):
+    """It may stay, and it may as well reach the goal: the least bound of every policy is 1."""
+    model = wrap(relaxation([[{0: ANY, 1: ANY}], [{1: ONE}]]))
+    solution = solve(model, REACH, Nature.COOPERATIVE)
+    nothing = {"lower": -np.inf, "lower_values": np.full(2, -np.inf), "converged": False}
+    lie = replace(solution, upper=0.0, upper_values=np.array([0.0, 1.0]), **nothing)
+    assert any("upper >= T upper fails" in issue for issue in lie.check())
+
+
 def test_nothing_is_held_at_zero_by_rows_that_pay():
     total = Objective.total("cost")
     for cost, good in (([[0], [0]], True), ([[1], [0]], False), ([[0.5], [0]], False)):
@@ -258,6 +268,14 @@ def test_one_row_that_holds_the_play_is_enough_for_a_minimiser_who_is_free():
     either = Uncompiled(relaxation([[{0: ANY, 1: ANY}, {1: ONE}], [{1: ONE}]], cost=[[0, 0], [0]]))
     problem = solve(either, Objective.reach("goal", sense=Sense.MIN), Nature.COOPERATIVE).problem
     assert checked.prove_side(problem, np.array([0.0, 1.0]), True, None) == []
+
+
+def test_a_dead_end_in_a_model_without_other_cycles_is_worth_nothing():
+    model = relaxation([[{1: HALF, 2: HALF}], [{1: ONE}], [{2: ONE}]])
+    solution = solve(model, REACH)
+    assert solution.problem.rank is not None and solution.check() == []
+    lie = replace(solution, lower=0.7, lower_values=np.array([0.7, 0.5, 1.0]), upper=1.0, upper_values=np.ones(3))
+    assert any("held" in issue for issue in replace(lie, converged=False).check())
 
 
 # ---------------------------------------------------------------------- horizons
