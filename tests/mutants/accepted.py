@@ -76,10 +76,6 @@ NAMES: dict[str, str] = {
     f"{SOLVED} _Claim.values: self.given.min() >= least → (self.given.min() > least)": SHORTCUT,
     f"{SOLVED} _Claim.issues: found and self.is_region → ((found) or (self.is_region))": "a second try is a proof, too",
     f"{SOLVED} _Claim.issues: found and self.is_region → (not (found and self.is_region))": "proves no more",
-    f"{SOLVED} _Claim._endless: problem.rank is not None → (problem.rank is None)": "the order of states is tried then",
-    f"{SOLVED} _Claim._endless: self.policy is None → (not (self.policy is None))": (
-        "either is sound: values of a policy's rows that differ from their mean are a martingale's steps, and die out"
-    ),
     f"{SOLVED} _horizon: 0 → (-1) (2)": WORDS,
     f"{SOLVED} _Claim._proof: self.upward → (not (self.upward))": WORDS,
     f"{SOLVED} _Claim._proof: self.values[bad] - image[bad] → (self.values[bad] + image[bad])": WORDS,
