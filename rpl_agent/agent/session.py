@@ -142,6 +142,11 @@ class RunSession(ABC):
     def certify(self) -> Any:
         """The policy and its certificate."""
 
+    @property
+    def is_refuted(self) -> bool:
+        """Whether data contradict what earlier certificates assumed, so that none of them holds."""
+        return False
+
     def bet(self, progress: float) -> None:  # noqa: B027  (a session may place none)
         """Place bets at this share of the plan."""
 

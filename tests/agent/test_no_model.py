@@ -182,6 +182,17 @@ def test_a_reward_outside_its_range_refutes_it_and_no_certificate_is_left():
         agent.certify()
 
 
+def test_a_refuted_assumption_takes_the_certificate_off_the_disk(tmp_path):
+    agent = agent_of(corridor(), returns=None, rewards=(0, 1), tensorboard_log=tmp_path)
+    agent.learn(20)
+    path = agent.run_folder / "certificate.json"
+    assert path.is_file()
+    agent.session.experience.refuted = "a step that contradicts what is assumed"
+    with pytest.raises(DataError, match="no certificate"):
+        agent.learn(20, reset_num_timesteps=False)
+    assert not path.exists()
+
+
 def test_a_return_outside_its_range_refutes_it():
     with pytest.raises(DataError, match=r"reward 3 in state 2 refutes its range of returns \[0, 1\]"):
         agent_of(corridor(pay=3.0)).learn(50)

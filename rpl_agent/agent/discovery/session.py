@@ -209,6 +209,10 @@ class OpenSession(OpenRecord, RunSession):
         if self.experience.refuted is not None:  # what earlier certificates assumed is false
             self.certificate = None
 
+    @property
+    def is_refuted(self) -> bool:
+        return self.experience.refuted is not None
+
     # ------------------------------------------------------------------ certificates
     def certify(self) -> OpenCertificate:
         """The policy with the best guarantee, and the least bound on every policy, so far."""
