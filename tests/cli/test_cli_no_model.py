@@ -50,7 +50,7 @@ def test_report_info_and_watch(world, capsys):
     rpl(capsys, "train", "mine.py:env", *given)
     report = rpl(capsys, "report", "logs/a")
     text = (world / "logs" / "a" / "report.html").read_text()
-    assert report["charts"] == 3 and "What was discovered" in text and "States with the largest bounds" in text
+    assert report["charts"] == 2 and "What was discovered" in text and "States with the largest bounds" in text
     info = rpl(capsys, "info", "logs/a")
     assert info["states"] > 5 and "returns lie in [0, 1]" in info["assumed"]
     assert main(["watch", "logs/a", "--env", "mine.py:env"]) == 0
