@@ -34,7 +34,8 @@ import sys
 import zlib
 from fractions import Fraction
 from itertools import pairwise
-from math import factorial, fsum, isqrt, lcm, sqrt
+from math import factorial, fsum, isqrt, lcm, prod, sqrt
+from operator import mul
 from typing import Any
 
 FORMAT = "rpl-proof/6"
@@ -45,7 +46,8 @@ ONE = 1 << BITS
 #: coordinates) and for a graph whose expressions are not trusted; the rest covers the rounding of 1/13 + 1/13 + …
 SHARES = {"likelihood with bets": (7220, 2090, 190), "likelihood": (0, 9215, 285)}
 SHARES |= {"likelihood of a table": (0, 4750, 4750), "anytime": (0, 0, 9500), "graph": (0, 0, 99)}
-MOST_COORDINATES = 12  # of a joint likelihood
+SHARES |= {"likelihood with bets, of blocks": (6000, 1000, 2500)}
+MOST_COORDINATES, MOST_OF_BLOCKS = 12, 64  # of a joint likelihood: of a block, and of all blocks
 #: Points of a window's prior by coordinates (last entry: and more), and the steps of their sequence in each.
 PARTICLES = (0, 64, 256, 512, 1024, 4096)
 WALL = 0.1  # the weight of a row of the domain in estimates, in observations
@@ -164,8 +166,8 @@ def solved(matrix: list[list[Any]], right: list[Any]) -> list[Any] | None:
         if not pivot[k] > 0:
             return None
         for i, row in enumerate(rows):
-            factor = row[k] / pivot[k]
-            if i != k:
+            if i != k and row[k]:
+                factor = row[k] / pivot[k]
                 rows[i] = [a - factor * b for a, b in zip(row, pivot)]
     return [row[-1] / row[k] for k, row in enumerate(rows)]
 
@@ -467,7 +469,8 @@ class Intervals:
     with M(l) ≥ 1/γ excludes all p ≤ l, and the same above. The integral is (2K)! (2J)! / (4^(K+J) K! J! (K+J)!).
 
     The event of f: "f happened", in all rows that carry f on one transition. Each f has γ = share / number of them, but
-    of f and 1 − f only the first one counts: the other one's interval follows.
+    of f and 1 − f only the first one counts: the other one's interval follows, and in rows that carry only the other,
+    on one transition, the event is that it did not happen.
     """
 
     def __init__(self, data: Data, share: Fraction, ends: dict[str, Any]) -> None:
@@ -514,12 +517,15 @@ class Intervals:
     def _events(self, data: Data) -> dict[int, tuple[int, int]]:
         """(successes, failures) of the event of f."""
         known = {line: f for f, line in reversed(self.lines.items())}
-        events = {f: (0, 0) for f, (c, k, d) in self.lines.items() if known.get((1 - c, -k, d), f) >= f}
+        mate = {f: known.get((1 - c, -k, d), f) for f, (c, k, d) in self.lines.items()}
+        events = {f: (0, 0) for f, other in mate.items() if other >= f}
         for moves, counts in zip(self.model.moves, data.rows):
             labels, total = [f for _, f in moves], sum(counts)
             for f, n in zip(labels, counts):
-                if f in events and labels.count(f) == 1:
-                    events[f] = events[f][0] + n, events[f][1] + total - n
+                event = f if f in events else mate.get(f, -1)
+                if event in events and labels.count(f) == 1 and (event == f or event not in labels):
+                    won = n if event == f else total - n
+                    events[event] = events[event][0] + won, events[event][1] + total - won
         return events
 
     def check_rows(self) -> None:
@@ -544,9 +550,12 @@ class Coordinates:
     def __init__(self, data: dict[str, Any], parameters: int) -> None:
         given, domain = ([ratios(terms) for terms in data[name]] for name in ("terms", "domain"))
         self.x, self.domain = [polynomial(terms, parameters) for terms in data["x"]], domain  # c + w·x ≥ 0 there
-        self.dimension = len(self.x)
+        self.dimension, self.is_product = len(self.x), "blocks" in data
+        self.blocks: list[list[int]] = data["blocks"] if self.is_product else [list(range(self.dimension))]
         sizes = {len(terms) for terms in given + domain}
-        need(0 < self.dimension <= MOST_COORDINATES and sizes == {self.dimension + 1}, "coordinates of a wrong size")
+        fits = 0 < self.dimension <= MOST_OF_BLOCKS and all(len(block) <= MOST_COORDINATES for block in self.blocks)
+        need(fits and sizes == {self.dimension + 1}, "coordinates of a wrong size")
+        need(sorted(i for block in self.blocks for i in block) == list(range(self.dimension)), "blocks that overlap")
         self.den = common_den(y for terms in given for y in terms)
         self.table = [combined(list(zip(terms, [{(): Fraction(1)}, *self.x]))) for terms in given]
         self.terms = [[int(y * self.den) for y in terms] for terms in given]
@@ -630,7 +639,8 @@ class Coordinates:
     def information(self, weights: list[float], rows: list[list[float]] | None = None) -> list[list[float]]:
         """Σ weight · w_f w_f'."""
         r, pairs = range(self.dimension), [(y, w[1:]) for y, w in zip(weights, self.floats if rows is None else rows)]
-        return [[fsum(y * w[i] * w[j] for y, w in pairs) for j in r] for i in r]
+        used = [[(y, w) for y, w in pairs if w[i]] for i in r]
+        return [[fsum(y * w[i] * w[j] for y, w in used[i] if w[j]) for j in r] for i in r]
 
 
 class Frame:
@@ -660,11 +670,54 @@ class Likelihood:
         g(u) = −Σ_f K_f ln f[u]  <  bound  =  ln 1/α − Σ_ji λ_ji (ln w_ji/λ_ji + ln L_j(x_ji)).
 
     So u lies in C = {x : g(x) ≤ bound}: convex, because f is affine in x. The x_ji are the `particles` of a mark,
-    which share its weight; λ and what is left out are anyone's choice. K and λ are whole numbers over `whole`.
+    which share its weight; λ and what is left out are anyone's choice. K and λ are whole numbers over `whole`. Models
+    of blocks have a density in place of particles, see `_of_blocks`.
     """
 
-    def __init__(self, line: Coordinates, data: Data, alpha: Fraction, parts: list[Any]) -> None:
-        self.line, self.K = line, [0] * len(data.successes)
+    def __init__(self, line: Coordinates, data: Data, alpha: Fraction, parts: Any) -> None:
+        self.line, self.K, self.whole = line, [0] * len(data.successes), 1
+        bound = self._of_blocks(data, parts) if line.is_product else self._of_particles(data, parts)
+        self.used = [f for f in line.free if self.K[f] > 0]
+        self.bound = Fraction(bound, ONE * self.whole) + Fraction(ln(1 / alpha)[1], ONE)
+
+    def _of_blocks(self, data: Data, part: dict[str, Any]) -> int:
+        """The bound without ln 1/α for one mark, with W_j = N(x0, (LL')⁻¹) where all f ≥ 0, 0 elsewhere, as its prior.
+
+        x0 and L: fit and spread of the data before the mark. For ρ, in every block of d coordinates uniform on an
+        ellipsoid m + Tz, |z| ≤ 1, where all f > 0: ln ∫ L_j dW_j ≥ E_ρ[ln L_j + ln W_j − ln ρ] (Jensen), T and L are
+        triangular, E zz' = I/(d + 2) and vol(Ball) / (2π)^(d/2) = √(2/π)^(d mod 2) / (d (d − 2) (d − 4) …). With
+        e = w_f·Tz / f[m], e² ≤ y = |T'w_f|² / f[m]² < 1: by symmetry E ln(1 + e) = E ln(1 − e²) / 2
+        ≥ −(E e² + E e⁴ / (2 − 2y)) / 2, E e² = y/(d + 2), E e⁴ = 3y² / ((d + 2)(d + 4)).
+        """
+        line, mark, r = self.line, part["mark"], range(self.line.dimension)
+        need(0 <= mark < len(data.marks) and data.marks[mark][0] > 0, "no window of the likelihood begins there")
+        weight, _, before, _ = data.marks[mark]
+        x0, self.K = data.fits(line)[mark], [n - m for n, m in zip(data.successes, before)]
+        L, (p, den) = [[exact(y) for y in row] for row in line.spread(before, x0)], line.at(part["center"])
+        shift = [exact(a) - exact(b) for a, b in zip(part["center"], x0, strict=True)]
+        squares = Fraction(sum(sum(L[i][j] * shift[i] for i in r[j:]) ** 2 for j in r))  # E |L'(x − x0)|²
+        gained, free = ln(weight)[0], 0
+        for block, rows in zip(line.blocks, part["factors"], strict=True):
+            T, d = [[exact(y) for y in row] for row in rows], len(block)
+            need([len(row) for row in T] == list(range(1, d + 1)), "an ellipsoid of a wrong size")
+            columns = [[(i, T[k][j]) for k, i in enumerate(block) if k >= j] for j in range(d)]
+            turned = (sum(L[i][j] * t for i, t in c if i >= j) for c in columns for j in r)
+            squares += Fraction(sum(x * x for x in turned)) / (d + 2)
+            gained += sum(ln(T[k][k] * L[i][i])[0] for k, i in enumerate(block))
+            gained -= ln(Fraction(prod(range(d, 0, -2))))[1] + (ln(PI[1] / 2)[1] + 1) // 2 * (d % 2)
+            for f in (f for f in line.free if any(line.terms[f][i + 1] for i in block)):
+                chance, free = Fraction(p[f], den), free + 1
+                n = [Fraction(sum(line.terms[f][i + 1] * t for i, t in c)) / line.den for c in columns]
+                y = Fraction(up(sum(x * x for x in n) / chance**2), ONE) if chance > 0 else Fraction(1)
+                need(y < 1, f"expression {f} is not positive on an ellipsoid")
+                lost = up(y / (2 * d + 4) + 3 * y * y / (4 * (1 - y) * (d + 2) * (d + 4)))
+                gained += self.K[f] * (ln(chance)[0] - lost)
+        need(free == len(line.free), "an expression has coordinates of several blocks")
+        return up(squares / 2) - gained
+
+    def _of_particles(self, data: Data, parts: list[Any]) -> int:
+        """The bound without ln 1/α, times `whole`."""
+        line = self.line
         self.whole, bound = sum(m for _, chosen in parts for _, m in chosen), 0
         need(len({mark for mark, _ in parts}) == len(parts) and self.whole > 0, "windows of the likelihood repeat")
         logarithms = sum(len(chosen) for _, chosen in parts) * len(line.free)
@@ -685,8 +738,7 @@ class Likelihood:
                 gained += sum(hits[f] * ln(Fraction(p[f], den))[0] for f in line.free if hits[f])
                 bound -= m * gained
                 self.K = [k + m * n for k, n in zip(self.K, hits)]
-        self.used = [f for f in line.free if self.K[f] > 0]
-        self.bound = Fraction(bound, ONE * self.whole) + Fraction(ln(1 / alpha)[1], ONE)
+        return bound
 
     def cut(self, point: list[Any]) -> Cut:
         """(a, b) with a·x ≤ b on C. For any t > 0, −ln f ≥ ln t + 1 − t f; t ≈ 1/f at the point makes it a tangent."""
@@ -720,7 +772,7 @@ class Likelihood:
             height += K * (high - e + e * e)  # ln(1+e) ≥ e − e² for e ≥ 0
             phi = Fraction(int((1 << 32) / (1 + (e + norm_up(n)) * 2 / 3)), 1 << 32)
             linear = [x + K * (phi * e - 1) * y for x, y in zip(linear, n)]
-            square = [[x + K * phi / 2 * y * z for x, z in zip(row, n)] for row, y in zip(square, n)]
+            square = [[x + K * phi / 2 * y * z for x, z in zip(row, n)] if y else row for row, y in zip(square, n)]
         need(height <= self.bound, "the centre of the ball is no point of the likelihood's set")
         encloses = solved(shifted(square, level - self.bound - norm_up(linear)), linear)
         need(encloses is not None, "the ball does not enclose the likelihood's set")
@@ -851,6 +903,8 @@ class Bets:
 def shares(model: Model, method: str, delta: Fraction) -> list[Fraction]:
     """The shares of bets, joint likelihood and intervals."""
     joint = model.coordinates is not None or method == "graph"
+    if model.coordinates is not None and model.coordinates.is_product:
+        method = "likelihood with bets, of blocks" if method == "likelihood with bets" else "anytime"
     return [delta * Fraction(part, 10_000) for part in SHARES[method if joint and model.box else "anytime"]]
 
 
@@ -863,6 +917,7 @@ class Region:
         line, part = self.model.coordinates, proof["likelihood"]
         bets, joint, single = shares(self.model, method, delta)
         self.intervals = Intervals(data, single, proof["ends"])
+        self.ends = {"low": list(self.intervals.low), "high": list(self.intervals.high)}
         if part is None:
             return
         if line is None or not joint:
@@ -875,6 +930,8 @@ class Region:
         need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
         self.bet_cuts = Bets(self.model, objective, line, bets).cuts(data) if any_bet else []
         self.cuts = [self.cut(name) for name in part["cuts"]]
+        for f, low, high in part.get("bounds", ()):
+            self.tighten(f, low, high)
         if part["ball"] is not None:
             self.enclose(Frame(line, part["ball"]))
 
@@ -900,8 +957,19 @@ class Region:
         kind, k = name.split()[0], int(name.split()[1])
         c, *w = self.line.domain[k] if kind == "domain" else [Fraction(y, self.line.den) for y in self.line.terms[k]]
         if kind == "high":
-            return w, Fraction(self.intervals.high[k], ONE) - c
-        return [-y for y in w], c - (0 if kind == "domain" else Fraction(self.intervals.low[k], ONE))
+            return w, Fraction(self.ends["high"][k], ONE) - c
+        return [-y for y in w], c - (0 if kind == "domain" else Fraction(self.ends["low"][k], ONE))
+
+    def tighten(self, f: int, low: list[Any], high: list[Any]) -> None:
+        """An interval of an expression by multipliers of cuts."""
+        c, *w = (Fraction(y, self.line.den) for y in self.line.terms[f])
+        self.intervals.cut(f, down(c - self.most([-y for y in w], low)), up(c + self.most(w, high)))
+
+    def most(self, h: list[Fraction], multipliers: list[Any]) -> Fraction:
+        """max h·x over the cuts, or more: Σ m b + max (h − Σ m a)·x over the parameters' bounds."""
+        a, b = self.joined(multipliers)
+        rest = [x - y for x, y in zip(h, a)]
+        return b + sum(max(x * low, x * high) for x, (low, high) in zip(rest, self.reach))
 
     def joined(self, multipliers: list[Any]) -> Cut:
         """Σ m (a·x ≤ b), m ≥ 0."""
@@ -1028,28 +1096,38 @@ class Claim:
         return Fraction(total, ONE * self.objective.discount.denominator)
 
     def _over_cuts(self, successors: list[tuple[int, int, list[int]]], multipliers: list[Any]) -> Fraction:
-        """max Σ f_i[x] U_i = c + h·x over the cuts: h·x ≤ Σ m b + max (h − Σ m a)·x over the parameters' bounds."""
+        """max Σ f_i[x] U_i = c + h·x over the cuts."""
         line = self.region.line
         sums = [sum(v * line.terms[f][k] for f, v, _ in successors) for k in range(line.dimension + 1)]
-        (c, *h), (a, b) = (Fraction(x, line.den) for x in sums), self.region.joined(multipliers)
-        rest = [x - self.den * y for x, y in zip(h, a)]
-        return c + self.den * b + sum(max(x * low, x * high) for x, (low, high) in zip(rest, self.region.reach))
+        c, *h = (Fraction(x, line.den * self.den) for x in sums)
+        return self.den * (c + self.region.most(h, multipliers))
 
     def _quadratic(self, ball: Frame, group: list[Any], a: Fraction, here: list[int], after: int) -> Fraction:
-        """a + l·y + y'My ≤ a + |l| + max(0, λ_max(M)) on the ball; λ_max < t where tI − M is positive definite."""
-        r, parts = range(len(here)), common_den(weight for _, weight in group)
+        """a + l·y + y'My ≤ a + |l| + max(0, λ_max(M)) on the ball; λ_max < t where tI − M is positive definite.
+
+        M_jk = 0 unless j or k is among the coordinates `own` of the rows' expressions. With M = (A B; B' 0), own ones
+        first, tI − M is positive definite if t > 0 and tI − A − BB'/t is (Schur's complement).
+        """
+        parts, moves = common_den(weight for _, weight in group), list[Any]()
         den = ball.den * self.objective.discount.denominator * parts
-        a0, l, minus = -(-a * den // 1), [-x * den for x in here], [[0 for _ in r] for _ in r]  # −M over 2 den
+        a0, l = -(-a * den // 1), [-x * den for x in here]
         for row, weight in group:
             w = int(weight * parts)
             for f, v, g in self.successors(row, after):
                 p, slope = w * ball.p[f], ball.s[f]
                 a0, l = a0 + p * v, [x + p * y + w * v * z for x, y, z in zip(l, g, slope)]
-                if any(g) and any(slope):
-                    minus = [[minus[i][j] - w * (slope[i] * g[j] + slope[j] * g[i]) for j in r] for i in r]
-        linear, rough = a0 + root_up(sum(x * x for x in l)), max(sum(map(abs, row)) for row in minus)  # Gershgorin
-        if 2 * linear + rough > 0 > linear and solved(shifted(minus, Fraction(-2 * linear)), [0 for _ in r]):
-            return Fraction(0)
+                moves += [(w, slope, g)] if any(g) and any(slope) else []
+        own = [i for i in range(len(here)) if any(slope[i] for _, slope, _ in moves)]
+        turn = [[-sum(w * slope[i] * g[j] for w, slope, g in moves) for j in range(len(here))] for i in own]
+        minus = [[row[j] + other[i] for j, other in zip(own, turn)] for i, row in zip(own, turn)]  # −A over 2 den
+        rest = [[x for j, x in enumerate(row) if j not in own] for row in turn]  # −B over 2 den
+        sums = [sum(map(abs, row + more)) for row, more in zip(minus, rest)] + [sum(map(abs, c)) for c in zip(*rest)]
+        linear, rough = a0 + root_up(sum(x * x for x in l)), max(sums, default=0)  # Gershgorin
+        if 2 * linear + rough > 0 > linear:
+            t = Fraction(-2 * linear)
+            less = [[x - sum(map(mul, b, c)) / t for x, c in zip(row, rest)] for row, b in zip(minus, rest)]
+            if solved(shifted(less, t), [0 for _ in own]) is not None:
+                return Fraction(0)
         return Fraction(2 * linear + rough, 2 * den)
 
     # ------------------------------------------------------------------ 5. plays that never end

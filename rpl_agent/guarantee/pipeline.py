@@ -46,6 +46,7 @@ from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, cached
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.regions.base import Region
+from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation, row_sums
 from rpl_agent.core.relaxations.interval import Intervals, expression_wise, parameter_wise, tied, untied
 from rpl_agent.core.relaxations.rectangular import Rectangular
@@ -216,6 +217,7 @@ def _tied(data: ConfidenceData) -> Relaxation | None:
 
 def rectangular_set(region: Region, pmdp: ParametricMDP) -> Relaxation:
     """What nature may do in each row of a model, for a region of its parameters."""
+    region = region.product if isinstance(region, Sliced) else region  # a row knows of one block only
     found = Rectangular(pmdp, region)
     # Rows of three or more successors over a joint block, or over many coordinates, have no compiled form: each is a
     # query, in every sweep.

@@ -14,6 +14,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.core.regions.product import Product
+from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.pipeline import Config, certify, certify_uncertainty, uncertainty_from
@@ -186,7 +187,8 @@ def test_independent_unknowns_are_compared_in_their_box():
     pmdp, objective = bridges(), Objective.cost("cost", target="goal")
     theta = np.array([0.9, 0.8, 0.7, 0.6, 0.75, 0.5, 0.85])
     counts = uniform_counts(pmdp, objective, theta, 30_000, 100_000, 3)
-    assert isinstance(uncertainty_from(pmdp, counts, Config(), objective).region, Product)
+    assert isinstance(uncertainty_from(pmdp, counts, Config(), objective).region, Sliced)
+    assert isinstance(uncertainty_from(pmdp, counts, Config(bets=False), objective).region, Product)
     best = solve_at(pmdp, theta, objective, precision=1e-10).middle
     found = certify(pmdp, counts, objective)
     assert true_value(pmdp, objective, found.policy, theta, 1e-10) - best <= found.regret + 1e-9

@@ -43,6 +43,8 @@ DELTA = 1e-9
 #: questions about one model, and lies about each side of an answer
 QUESTIONS, LIES = 4, 4
 SIDES = (("lower", -1), ("upper", 1))
+#: share of the seeds that also have a model of more unknowns than one joint set has, in independent blocks
+BLOCKS = 0.25
 
 
 def checked_model(pmdp: ParametricMDP, objective: Objective) -> tuple[checker.Model, checker.Objective]:
@@ -79,6 +81,20 @@ def _triples(random: Dice) -> tuple[list, tuple[str, ...]]:
     return rows, ("x0", "x1")
 
 
+def _blocks(random: Dice) -> tuple[list, tuple[str, ...]]:
+    """Seven or eight coins and dice, more than have one set in common; some are thrown in two states."""
+    states, size, rows, used = 4, random.choice([7, 8]), list[list](), 0
+    x = [Polynomial.parameter(f"x{k}") for k in range(size)]
+    for k in range(2 * states):
+        sides = 2 if used + 2 <= size and random.random() < 0.3 else 1
+        first = used if used < size else random.randrange(size)
+        thrown = [x[first + i] * Fraction(1, sides) for i in range(sides)]
+        used += sides
+        row = dict(zip(random.sample(range(states), sides + 1), [*thrown, 1 - sum(thrown, Polynomial.constant(0))]))
+        rows.append([row]) if k % 2 == 0 else rows[-1].append(row)
+    return rows, tuple(f"x{k}" for k in range(size))
+
+
 def random_rows(random: Dice) -> tuple[str, list, tuple[str, ...]]:
     """(kind, rows of polynomials, parameters)."""
     kind = random.choice(["mixtures", "mixtures", "triples", "polynomials"])
@@ -92,9 +108,18 @@ def random_rows(random: Dice) -> tuple[str, list, tuple[str, ...]]:
 
 
 def cases(seed: int, questions: int = QUESTIONS, delta: float = DELTA) -> Iterator[tuple[str, Case]]:
-    """(name, certificate) of one model, at one parameter, with and without data."""
+    """(name, certificate) of one model, at one parameter, with and without data; then of one in blocks, if chosen."""
     random = Dice(seed)
-    kind, rows, names = random_rows(random)
+    yield from _cases(seed, random, random_rows(random), questions, delta)
+    if random.aside.random() < BLOCKS:
+        later = Dice(-1000 - seed)
+        yield from _cases(seed, later, ("blocks", *_blocks(later)), 1, delta)
+
+
+def _cases(
+    seed: int, random: Dice, model: tuple[str, list, tuple[str, ...]], questions: int, delta: float
+) -> Iterator[tuple[str, Case]]:
+    kind, rows, names = model
     pmdp, target, avoid, cost, signed = skeleton(random, rows, names)
     theta = tuple(Fraction(random.choice([0, 16, *range(1, 16), *range(4, 13)]), 16) for _ in names)
     corners = polynomials.at(rows, names, theta)

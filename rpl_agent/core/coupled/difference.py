@@ -20,6 +20,7 @@ from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
 from rpl_agent.core.regions.parameter_region import ParameterRegion
 from rpl_agent.core.regions.product import Product
+from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.solver.problem import Problem
 
@@ -64,7 +65,7 @@ class Comparison:
         """The frames in which to expand: for independent blocks also their box."""
         whole = self._frame(self.region)
         found: list[Frame | BoxFrame] = [] if whole is None else [whole]
-        if isinstance(self.region, Product):
+        if isinstance(self.region, Product | Sliced):
             found.append(BoxFrame.around(*self.region.box(), is_reduced=True))
         return found
 

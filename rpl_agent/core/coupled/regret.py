@@ -29,6 +29,7 @@ from rpl_agent.core.model import Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
 from rpl_agent.core.regions.product import Product
+from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver.problem import Problem
 
 #: split the region if the regret is more than this share of what is known already, but not hopelessly more
@@ -111,7 +112,7 @@ def difference_above(upper: float, lower: float) -> float:
 def _frames(found: CoupledBounds, region: Region, directions: np.ndarray) -> list[Frame | BoxFrame]:
     """The frames in which to expand: that of the bounds, and for independent blocks their box."""
     frames: list[Frame | BoxFrame] = [found.expansion.frame] if found.proved else []
-    if isinstance(region, Product):
+    if isinstance(region, Product | Sliced):
         frames.append(BoxFrame.around(*region.box(), is_reduced=True))
     elif not frames:
         whole = frame_of(region, directions)

@@ -26,7 +26,7 @@ INT64_SAFE = 2**62
 #: Up to this degree the coefficients of probabilities are small enough for floats.
 CANCELLING = 8
 #: Above this many non-constant monomials the reduction stays sparse.
-DENSE_COLUMNS = 64
+DENSE_COLUMNS = 65
 
 
 @dataclass(frozen=True, eq=False)

@@ -186,6 +186,14 @@ class Product(Region):
             values[touched] += bound
             values[touched] -= 2 * UNIT_ROUNDOFF * (np.abs(values[touched]) + np.abs(bound))
 
+    def rest_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """(A, b) with A x <= b: the bounds on what interval blocks leave for their last successor."""
+        sums = np.zeros((len(self.block_ptr) - 1, self.dimension))
+        sums[self.block_of, np.arange(self.dimension)] = 1.0
+        sums = sums[self._closed]
+        ends = [1.0 - self.rest_lower[self._closed], self.rest_upper[self._closed] - 1.0]
+        return np.vstack([sums, -sums]), np.concatenate(ends)
+
     def contains(self, points: np.ndarray) -> np.ndarray:
         points = checked_points(points, self.dimension)[:, self.order]
         inside = (points >= self.lower - CONTAINS_TOLERANCE) & (points <= self.upper + CONTAINS_TOLERANCE)

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from rpl_agent.core.model import Objective, ParametricMDP, cached_fact
-from rpl_agent.core.regions.blocks import is_blockwise
+from rpl_agent.core.regions.blocks import factorisation, is_blockwise
 from rpl_agent.core.regions.lp import LinearProgram
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.guarantee import checker
@@ -24,6 +24,7 @@ class Basis(NamedTuple):
     x: dict[checker.Monomial, checker.Polynomial]  # by the monomial whose coefficients are the weights of x
     domain: list[list[Fraction]]  # (c, w) with c + w·x ≥ 0 in the domain
     start: list[Fraction]  # x of a point where all expressions are positive
+    blocks: list[list[int]]  # the coordinates of each, of a model that is learned in blocks
 
 
 @cached_fact
@@ -34,7 +35,7 @@ def joint_coordinates(pmdp: ParametricMDP) -> Line | None:
         return None
     expressions = np.column_stack([pmdp.table.constant, pmdp.table.reduction.dense()])  # each number rounded once
     walls = np.array([[float(y) for y in row] for row in basis.domain]).reshape(-1, expressions.shape[1])
-    return Line.of(expressions, walls, np.array([float(y) for y in basis.start]))
+    return Line.of(expressions, walls, np.array([float(y) for y in basis.start]), basis.blocks)
 
 
 def model_content(pmdp: ParametricMDP, objective: Objective, graph: bool) -> dict[str, Any]:
@@ -108,19 +109,20 @@ def _coordinates(pmdp: ParametricMDP) -> dict[str, Any] | None:
         "terms": [[_whole(c) for c in row] for row in terms],
         "domain": [[_whole(y) for y in row] for row in basis.domain],
         "start": [float(y) for y in basis.start],
-    }
+    } | ({"blocks": basis.blocks} if basis.blocks else {})
 
 
 @cached_fact
 def _basis(pmdp: ParametricMDP) -> Basis | None:
     """The reduced coordinates of the model, and a point where all expressions are positive.
 
-    Models of independent blocks have none: intervals of their parameters are as good. Nor have polynomials of many
-    coordinates: sets of their parameters are tighter, though not proved, and need no linear programs.
+    Models of many independent blocks have none, nor have polynomials of many coordinates: sets of their parameters are
+    tighter, though not proved, and need no linear programs.
     """
-    table = pmdp.table
+    table, blocks = pmdp.table, _blocks(pmdp)
     most = checker.MOST_COORDINATES if table.is_affine else GRAPH_DIMENSION
-    if not 0 < table.reduction.rank <= most or is_blockwise(pmdp):
+    most = checker.MOST_OF_BLOCKS if blocks else most
+    if not 0 < table.reduction.rank <= most or (is_blockwise(pmdp) and not blocks):
         return None
     monomials = [tuple((i, p) for i, p in enumerate(row) if p) for row in np.asarray(table.monomials)[1:].tolist()]
     matrix: Any = table.reduction.matrix
@@ -136,8 +138,17 @@ def _basis(pmdp: ParametricMDP) -> Basis | None:
         start = [_at(terms, point) for terms in x.values()]
         inside = all(c + sum(a * b for a, b in zip(w, start)) > 0 for c, *w in rows)
         if inside and _are_positive(pmdp, theta, point):
-            return Basis(x, rows, start)
+            return Basis(x, rows, start, blocks)
     return None
+
+
+def _blocks(pmdp: ParametricMDP) -> list[list[int]]:
+    """The coordinates of each block of a model that is learned in blocks; none if there are too many."""
+    if not is_blockwise(pmdp) or pmdp.table.reduction.rank > checker.MOST_OF_BLOCKS:
+        return []
+    found = factorisation(pmdp)
+    blocks = [sorted(found.order[i:j].tolist()) for i, j in pairwise(found.block_ptr.tolist())]
+    return blocks if max(map(len, blocks)) <= checker.MOST_COORDINATES else []
 
 
 def _is_exact(pmdp: ParametricMDP, matrix: list[list[Fraction]]) -> bool:

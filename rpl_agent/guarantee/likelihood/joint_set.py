@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -86,7 +86,7 @@ class JointSet:
     line: Line
     observed: Observations  # with counts K
     bound: float
-    parts: list[list[object]]  # [[mark, [[particle, whole share], …]], …] as in a proof
+    parts: Any  # as in a proof: [[mark, [[particle, whole share], …]], …], or a window of `block_set`
     center: np.ndarray  # (r,) near the likeliest point
 
     @property
@@ -267,11 +267,11 @@ def joint_set(line: Line, counts: Counts, alpha: float, tally: Tally = as_counte
     forms = forms_of(line)
     free, constant, weights = forms
     everything = tally(counts.successes)[free].astype(float)
-    center = _likeliest(line, everything)
+    center = likeliest(line, everything)
     chances = constant + weights @ center
     found: list[tuple[int, np.ndarray, np.ndarray, np.ndarray, float]] = []
     fitted = fits(line, counts, tally)
-    for j, mark, weight in _windows(counts):
+    for j, mark, weight in windows(counts):
         K = everything - (0.0 if mark is None else tally(mark.successes)[free])
         if not K.any():
             continue
@@ -300,12 +300,12 @@ def joint_set(line: Line, counts: Counts, alpha: float, tally: Tally = as_counte
         parts.append([j, [[int(i), int(n)] for i, n in zip(numbers[used], m[used])]])
     seen = np.flatnonzero(mixed > 0.0)
     observed = Observations(constant[seen], np.ascontiguousarray(weights[seen]), mixed[seen])
-    found_center = _likeliest(line, mixed)
+    found_center = likeliest(line, mixed)
     set_ = JointSet(line, observed, bound, parts, found_center)
     return JointSet(line, observed, bound + set_.slack, parts, found_center)
 
 
-def _windows(counts: Counts) -> list[tuple[int, Mark | None, float]]:
+def windows(counts: Counts) -> list[tuple[int, Mark | None, float]]:
     """(number among the checker's marks, mark, weight) of windows worth computing; any choice is valid."""
     marks: list[tuple[int, Mark | None, float]] = [
         (k + 1, mark, mark.weight)
@@ -375,7 +375,7 @@ def _whole_shares(shares: list[np.ndarray], most: int) -> list[np.ndarray]:
     return np.split(whole, np.cumsum([len(part) for part in shares])[:-1])
 
 
-def _likeliest(line: Line, K: np.ndarray) -> np.ndarray:
+def likeliest(line: Line, K: np.ndarray) -> np.ndarray:
     """(r,) near the maximiser of Σ K ln f over {f > 0}: any point will do."""
     chart = cached_on(line, "chart", _positive_chart)
     return fit(chart.observations(np.arange(len(K)), K), chart, barrier=INNER_BARRIER * line.tau).z

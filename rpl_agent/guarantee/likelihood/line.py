@@ -25,17 +25,26 @@ class Line:
     walls: np.ndarray  # (m, r + 1) rows of the domain
     start: np.ndarray  # (r,) a point at which all are positive
     rows: np.ndarray  # (n + m, r + 1) of expressions and domain
+    blocks: list[list[int]]  # the coordinates of each block of a model that is learned in blocks; else none
 
     @classmethod
-    def of(cls, expressions: np.ndarray, walls: np.ndarray, start: np.ndarray) -> Line:
+    def of(
+        cls, expressions: np.ndarray, walls: np.ndarray, start: np.ndarray, blocks: list[list[int]] | None = None
+    ) -> Line:
         """From (c, w) of all expressions (F, r + 1) and of the domain's rows."""
         free = np.flatnonzero(expressions[:, 1:].any(axis=1))
         floats, walls = np.ascontiguousarray(expressions[free]), np.ascontiguousarray(walls)
-        return cls(free, floats, walls, start, np.ascontiguousarray(np.vstack([floats, walls])))
+        rows = np.ascontiguousarray(np.vstack([floats, walls]))
+        return cls(free, floats, walls, start, rows, blocks or [])
 
     @property
     def dimension(self) -> int:
         return len(self.start)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the model is learned in blocks."""
+        return bool(self.blocks)
 
     @property
     def constant(self) -> np.ndarray:

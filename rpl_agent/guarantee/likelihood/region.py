@@ -2,8 +2,9 @@
 
 δ is split once, before any data, by the checker's table: to bets on the value, to the joint likelihood's set C, and to
 union-bounded anytime intervals. On the event that all hold, the truth lies in all of them, so a region is cut by each,
-and every query may take the better bound of its outer approximations. Models without joint coordinates (of independent
-blocks, or of many coordinates) are known by their intervals alone; for polynomials see `polynomial.parameters`.
+and every query may take the better bound of its outer approximations. Models of up to 64 coordinates in independent
+blocks have a product of small sets, cut by the joint set's ball and by bets, which know of no blocks. Models without
+joint coordinates are known by their intervals alone; for polynomials see `polynomial.parameters`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from rpl_agent.core.regions.intersection import Intersection
 from rpl_agent.core.regions.lifting import build_region, lies_inside, linear_dimension
 from rpl_agent.core.regions.parameter_region import interval_parameters
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION, Polytope
-from rpl_agent.core.regions.product import Hull
-from rpl_agent.guarantee.likelihood.bets.slabs import Slabs, shares_of, slabs
+from rpl_agent.core.regions.product import Hull, Product
+from rpl_agent.core.regions.sliced import Sliced
+from rpl_agent.guarantee.likelihood.bets.slabs import Slabs, basis_of, shares_of, slabs
+from rpl_agent.guarantee.likelihood.block_set import block_set
 from rpl_agent.guarantee.likelihood.chart import MAX_RANK, Observations, parameter_chart
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.joint_set import Ball, JointSet, Rows, ellipsoid_of, joint_set, tangent_points
@@ -51,12 +54,35 @@ class Learned:
 
     def region(self) -> Region:
         """The set in reduced coordinates."""
+        if is_blockwise(self.pmdp):
+            return self._sliced()
         if self.joint is None:
             return build_region(self.pmdp, self.lower, self.upper)  # without data
         found = self._outer(self.joint)
         if self.ball is not None and self.joint.dimension > 1:
             use_own_frame(found)  # the only one that the checker proves
         return found
+
+    def _sliced(self) -> Region:
+        """A product of blocks, with the ball of the joint set around it and the slabs of bets across."""
+        if self.joint is None or self.slabs is None or not len(self.slabs.b):
+            return interval_region(self.pmdp, self.lower, self.upper)
+        if self.ball is None:
+            product = interval_region(self.pmdp, self.lower, self.upper)
+            assert isinstance(product, Product)
+            return Sliced(product, None, self.slabs.A, self.slabs.b)
+        product = interval_region(self.pmdp, *self._inside(self.ball))
+        assert isinstance(product, Product)
+        found = Sliced(product, ellipsoid_of(self.ball), self.slabs.A, self.slabs.b)
+        use_own_frame(found)
+        return found
+
+    def _inside(self, ball: Ball) -> tuple[np.ndarray, np.ndarray]:
+        """(lower (F,), upper (F,)) of the expressions, by intervals and over the ball."""
+        weights, constant = np.asarray(self.pmdp.table.reduction.weights), self.pmdp.table.constant
+        middle, half = constant + weights @ ball.center, np.linalg.norm(weights @ ball.factor, axis=1)
+        half = half * (1.0 + 1e-9) + 1e-12
+        return np.maximum(self.lower, middle - half), np.minimum(self.upper, middle + half)
 
     def _outer(self, joint: JointSet) -> Region:
         """Outer approximations of C, the bets and the intervals."""
@@ -99,12 +125,19 @@ def learned(pmdp: ParametricMDP, counts: Counts, delta: float, objective: Object
     assert line is not None
     parts = split_main(delta, shares_of(pmdp, counts, objective))
     bounds = confidence_intervals(pmdp, counts, "anytime", parts.intervals)
-    joint = joint_set(line, counts, parts.level_set)
+    joint = (block_set if line.is_product else joint_set)(line, counts, parts.level_set)
     if joint is None:
         return Learned(pmdp, *bounds, None, None, np.zeros((0, line.dimension)), None)
     ball = joint.ball()
     won = slabs(pmdp, counts, objective, parts.bets) if objective is not None and parts.bets else None
-    return Learned(pmdp, *bounds, joint, ball, tangent_points(joint, ball), won)
+    tangents = np.zeros((0, line.dimension)) if line.is_product else tangent_points(joint, ball)
+    return Learned(pmdp, *bounds, joint, ball, tangents, won)
+
+
+def has_joint_set(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> bool:
+    """Whether data are known by more than intervals: of blocks only with bets, by which alone they gain."""
+    line = joint_coordinates(pmdp)
+    return line is not None and (not line.is_product or basis_of(pmdp, counts, objective) == "bets")
 
 
 def likelihood_region(
@@ -117,7 +150,7 @@ def likelihood_region(
     check_delta(delta)
     if joint_coordinates(pmdp) is None and not pmdp.table.is_affine and parameter_chart(pmdp).has_interior:
         return curved_region(pmdp, counts, delta)
-    if joint_coordinates(pmdp) is None:
+    if not has_joint_set(pmdp, counts, objective):
         return interval_region(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
     return learned(pmdp, counts, delta, objective).region()
 

@@ -16,3 +16,5 @@ def _main_shares(method: str) -> MainShares:
 #: without order has one window with an uninformed prior, so intervals are as good.
 WITH_BETS, WITHOUT_BETS = _main_shares("likelihood with bets"), _main_shares("likelihood")
 OF_A_TABLE = _main_shares("likelihood of a table")
+#: Where bounds of few data come from rows, one by one, intervals matter more.
+BLOCKS_WITH_BETS = _main_shares("likelihood with bets, of blocks")

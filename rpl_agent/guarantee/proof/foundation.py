@@ -23,6 +23,8 @@ from rpl_agent.guarantee.likelihood.region import Learned
 MOST_ROWS, MOST_EXPRESSIONS = 20_000, 1_000
 #: By this share cuts are loosened for the values: multipliers are rounded.
 LOOSE = 1e-10
+#: What cuts must gain over the interval of an expression.
+WORTH = 1e-6
 #: Planes around the ball.
 TANGENTS = 24
 
@@ -68,6 +70,22 @@ class Cuts:
         size = np.abs(self.b) + np.abs(self.A) @ np.maximum(np.abs(self.low), np.abs(self.high))
         polytope = Polytope(self.A, self.b + LOOSE * size, self.low, self.high)
         return None if polytope.is_empty else Rectangular(pmdp, polytope)
+
+    def tighten(self) -> None:
+        """Intervals of expressions by all cuts, where those of a block tell more than the data of the expression."""
+        program = LinearProgram(self.A, self.b, self.low, self.high)
+        for f in self.line.free:
+            c, *w = (float(Fraction(y, self.line.den)) for y in self.line.terms[f])
+            pair, gained = [], 0.0
+            for sign, name in ((-1.0, "low"), (1.0, "high")):
+                direction = sign * np.array(w)
+                x, m = program.optimum(-direction)
+                m = np.zeros(len(self.b)) if m is None else m
+                pair.append(m)
+                gained = max(gained, sign * (self.region.ends[name][f] / checker.ONE - c) - float(direction @ x))
+            if gained > WORTH:
+                self.part["bounds"].append([f, *map(self.numbered, pair)])
+                self.region.tighten(*self.part["bounds"][-1])
 
     def farthest(self, frame: Frame, slope: np.ndarray) -> tuple[float, np.ndarray]:
         """(max slope·y over the ball and its cuts, or more; m (n,) that prove it), by tangents to the ball.
@@ -152,6 +170,9 @@ class Foundation:
             if bets:
                 self.region.bet_cuts = checker.Bets(self.model, self.objective, line, bets).cuts(self.data)
             self.cuts = Cuts(self.region, self.part["likelihood"], learned)
+            if line.is_product:
+                self.part["likelihood"]["bounds"] = []
+                self.cuts.tighten()
             with suppress(checker.Refused, ArithmeticError, np.linalg.LinAlgError):
                 self._enclose(self.cuts, learned.ball)
 

@@ -30,7 +30,7 @@ from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.combined import CombinedModel
 from rpl_agent.guarantee.claims.improvement import Improvement
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
-from rpl_agent.guarantee.likelihood.region import Learned, learned
+from rpl_agent.guarantee.likelihood.region import Learned, has_joint_set, learned
 from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.proof.foundation import Foundation
 from rpl_agent.guarantee.proof.functions import candidates, common_functions, prove_claim, summed_functions
@@ -195,9 +195,9 @@ class _Proof:
         """The set that the certificate comes from; None if that is one of intervals."""
         asked = self.asked
         joint = asked.confidence == "likelihood" and not self.is_graph and counts.total > 0
-        if not joint or joint_coordinates(self.pmdp) is None:
-            return None
         bet_on = self.objective if asked.basis == "bets" else None
+        if not joint or not has_joint_set(self.pmdp, counts, bet_on):
+            return None
         return learned(self.pmdp, counts, Ledger.of(asked.delta).take("main"), bet_on)
 
     def _relaxation(self, base: Foundation, pmdp: ParametricMDP | None = None) -> Intervals:

@@ -24,7 +24,7 @@ from rpl_agent.guarantee.likelihood.bets.aim import Aim, bet_world, next_aim
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.joint_set import Rows, fits, forms_of
 from rpl_agent.guarantee.likelihood.line import Line
-from rpl_agent.guarantee.likelihood.shares import OF_A_TABLE, WITH_BETS, WITHOUT_BETS
+from rpl_agent.guarantee.likelihood.shares import BLOCKS_WITH_BETS, OF_A_TABLE, WITH_BETS, WITHOUT_BETS
 
 #: Nats by which slabs are loosened: the level of the checker differs in its last digits.
 MARGIN = 1e-5
@@ -78,8 +78,10 @@ def basis_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -
 
 
 def shares_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> MainShares:
-    """How the likelihood divides δ for these data."""
-    shares = {"table": OF_A_TABLE, "bets": WITH_BETS, "windows": WITHOUT_BETS}
+    """How the likelihood divides δ for these data, where the model has joint coordinates."""
+    line = joint_coordinates(pmdp)
+    with_bets = BLOCKS_WITH_BETS if line is not None and line.is_product else WITH_BETS
+    shares = {"table": OF_A_TABLE, "bets": with_bets, "windows": WITHOUT_BETS}
     return shares[basis_of(pmdp, counts, objective)]
 
 
