@@ -146,7 +146,7 @@ def test_files_are_short():
 def test_the_checker_is_one_file_that_can_be_read_in_an_evening():
     """Its readers trust nothing else: Python's standard library, and few lines."""
     text = CHECKER.read_text()
-    assert text.count("\n") <= 1_400
+    assert text.count("\n") <= 1_500
     nodes = list(ast.walk(ast.parse(text)))
     imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
