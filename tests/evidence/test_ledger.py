@@ -162,3 +162,14 @@ def test_a_user_states_an_error_below_one_half():
         assert str(caught.value) == told
     with pytest.raises(DataError, match="too small"):
         check_stated_delta(1e-101)
+
+
+def test_the_shares_of_untied_models_are_these_and_fit_into_delta():
+    ledger = Ledger.of_untied(0.1)
+    taken = {name: ledger.take(name) for name in ("main", "rows", "plays", "visits", "fallback", "refutation")}
+    expected = {"main": 0.4, "rows": 0.25, "plays": 0.2, "visits": 0.1, "fallback": 0.0099, "refutation": 0.04}
+    assert taken == {name: 0.1 * share for name, share in expected.items()}
+    assert sum(expected.values()) < 1.0
+    for name in expected:
+        with pytest.raises(DataError, match="is spent"):
+            ledger.take(name)
