@@ -30,7 +30,7 @@ class Benchmark:
     objective: Objective
     theta: tuple[float, ...] = field(repr=False)
     max_episode_steps: int
-    renderer: Renderer = field(default_factory=StateRenderer)
+    renderer: Renderer = field(default_factory=StateRenderer, repr=False)
 
 
 @dataclass(frozen=True)

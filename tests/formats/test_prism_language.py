@@ -428,7 +428,7 @@ def test_bad_files_end_the_command_in_one_error(tmp_path, capsys):
     assert main(line) == 2
     assert "more than 3 states" in json.loads(capsys.readouterr().out)["error"]
     assert main(["solve", "--model", str(walk), "--property", "multi(Pmax=? [ F x=1 ])", "--json"]) == 2
-    assert "multi-objective" in json.loads(capsys.readouterr().out)["error"]
+    assert "at least two properties" in json.loads(capsys.readouterr().out)["error"]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_sweeps_and_factors_agree(objective, nature, monkeypatch):
     relaxation = grid(14)
     monkeypatch.setattr(component, "SWEPT_FROM", 10**9)
     exact = solve(relaxation, objective, nature)
-    monkeypatch.setattr(component, "play", None)  # nothing is factorised
+    monkeypatch.setattr(component, "iterate_strategies", None)  # nothing is factorised
     with by_sweeps():
         swept = solve(relaxation, objective, nature, precision=1e-7)
     assert swept.check() == [] and swept.converged
@@ -92,7 +92,7 @@ def test_sweeps_that_stall_leave_narrow_parts_to_factors(monkeypatch):
 
 
 def test_sweeps_that_stall_are_accelerated_where_factors_would_fill(monkeypatch):
-    monkeypatch.setattr(component, "play", None)  # nothing is factorised
+    monkeypatch.setattr(component, "iterate_strategies", None)  # nothing is factorised
     side = 24
     inside = {(x, y): x * side + y for x in range(side) for y in range(side)}
     quarter = Fraction(1, 4)

@@ -280,13 +280,18 @@ def wider_chart(pmdp: ParametricMDP) -> ParameterChart:
             np.array([[ends[rows[:, 0] < 0].max()], [ends[rows[:, 0] > 0].min()]]), pmdp.table, chart.start
         )
     if not (rows[:, :-1] @ chart.start + rows[:, -1] < 0.0).all():  # only in a model that was not validated
-        raise ModelError(
-            f"expressions of {pmdp.name!r} leave [0, 1] at the centre of its domain: restrict the domain "
-            "(Domain.with_simplex for the probabilities of one draw), and build with validate=True to see which"
-        )
+        raise not_probabilities(pmdp)
     from scipy.spatial import HalfspaceIntersection
 
     return _hull_chart(HalfspaceIntersection(rows, chart.start).intersections, pmdp.table, chart.start)
+
+
+def not_probabilities(pmdp: ParametricMDP) -> ModelError:
+    """The refusal of a model that was built with validate=False and has no probabilities in its domain."""
+    return ModelError(
+        f"expressions of {pmdp.name!r} leave [0, 1] at the centre of its domain: restrict the domain "
+        "(Domain.with_simplex for the probabilities of one draw), and build with validate=True to see which"
+    )
 
 
 def _unit_chart(pmdp: ParametricMDP, chart: ParameterChart) -> ParameterChart:

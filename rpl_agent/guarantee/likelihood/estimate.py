@@ -21,6 +21,7 @@ from rpl_agent.guarantee.likelihood.chart import (
     ParameterChart,
     domain_chart,
     fit,
+    not_probabilities,
     parameter_chart,
     wider_chart,
 )
@@ -57,7 +58,10 @@ def point_estimate(
         whole[used] = found
         return whole
     if affine:
-        return _fitted(domain_chart(pmdp), counts, warm, barrier)
+        found = _fitted(domain_chart(pmdp), counts, warm, barrier)
+        if not pmdp.domain.contains(found):  # only in a model that was not validated
+            raise not_probabilities(pmdp)
+        return found
     theta = np.empty(pmdp.num_parameters)
     for block in parameter_blocks(pmdp):
         start = None if warm is None else warm[block.parameters]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Instant, Objective, ParametricMDP, Reach, Sense, Task, cached_on, reached
