@@ -151,9 +151,9 @@ def uncertainty_from(
     """
     if counts.pmdp is not pmdp and counts.pmdp.content_hash != pmdp.content_hash:
         raise DataError("the counts belong to another model")
-    # a row-by-row relaxation loses the coupling of rows: only coupled bounds are worth a bet
-    bet_on = objective if config.relaxation == "coupled" and config.bets else None
     by_rows = config.bets_on_rows and RowBets.apply(pmdp, objective)
+    # a row-by-row relaxation loses the coupling of rows: only coupled bounds are worth a bet, and one kind of bet
+    bet_on = objective if config.relaxation == "coupled" and config.bets and not by_rows else None
     ledger = Ledger.of_untied(config.delta) if by_rows else Ledger.of(config.delta)
     kind = confidence_set(config.confidence)
     timings: dict[str, float] = {}

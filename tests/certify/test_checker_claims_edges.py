@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,6 +120,7 @@ def test_rows_over_cuts_by_weak_duality():
     region = SimpleNamespace(
         line=line, reach=[fractions("1/4", "3/4")], joined=lambda given: (fractions(5), Fraction(2))
     )
+    region.most = MethodType(checker.Region.most, region)
     found = claim(region=region, den=10)
     successors = [(0, 7, []), (1, 11, [])]
     c, h = Fraction(7 * 1 + 11 * 3, 4), Fraction(7 * 2 - 11 * 2, 4)
@@ -139,6 +140,7 @@ def test_multipliers_of_a_row_are_used_where_they_are_given():
     region = SimpleNamespace(
         line=line, reach=[fractions(0, 1)], joined=lambda given: (fractions(1), Fraction(1, 4)), intervals=intervals
     )
+    region.most = MethodType(checker.Region.most, region)
     base = {"model": model, "objective": objective, "region": region, "U": [[(6, []), (0, [])]], "den": 6}
     assert claim(**base).most(0, 0) == Fraction(6, 2 * 3)
     assert claim(**base, duals={"0 0": [[0, 1]]}).most(0, 0) == Fraction(6, 4 * 3)
@@ -406,6 +408,7 @@ def bare_region(dimension: int, cuts: list[Any]) -> tuple[Any, list[Any]]:
         ),
     }  # fmt: skip
     vars(region).update(parts)
+    region.ends = {"low": [checker.ONE // 4, 0], "high": [checker.ONE // 2, 0]}
     return region, told
 
 

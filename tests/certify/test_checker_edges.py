@@ -299,7 +299,7 @@ def test_the_second_bound_of_two_narrows_the_first():
 
 
 def test_events_count_rows_that_carry_an_expression_once():
-    """A row with p on two transitions says nothing of the event p; f and 1 − f are one event, of the first."""
+    """p/2 stands twice in its row and says nothing of itself; f and 1 − f are one event, in rows of either alone."""
     rows = {
         0: {"once": {1: "p", 2: "1 - p"}, "twice": {1: "p/2", 2: "p/2", 3: "1 - p"}},
         1: {"a": {1: 1}}, 2: {"a": {2: 1}}, 3: {"a": {3: 1}},
@@ -312,7 +312,8 @@ def test_events_count_rows_that_carry_an_expression_once():
     halves = [f for f in found.events if one.table[f] == {((0, 1),): Fraction(1, 2)}]
     whole = [f for f in found.events if f not in halves]
     assert [found.events[f] for f in halves] == [(0, 0)]  # p/2 stands twice in its row
-    assert len(whole) == 1 and sorted(found.events[whole[0]]) == [10, 100]
+    # "once" tells of p by both; "twice" by 1 − p alone, which happened 10^5 times, and did not 11,000 times
+    assert len(whole) == 1 and sorted(found.events[whole[0]]) == [10 + 11_000, 100 + 100_000]
 
 
 @pytest.mark.parametrize("method", ["likelihood with bets", "likelihood", "likelihood of a table", "anytime", "graph"])
@@ -333,6 +334,7 @@ def test_the_table_of_shares():
         "likelihood of a table": (0, 4750, 4750),
         "anytime": (0, 0, 9500),
         "graph": (0, 0, 99),
+        "likelihood with bets, of blocks": (6000, 1000, 2500),
     }
 
 
