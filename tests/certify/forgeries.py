@@ -311,6 +311,8 @@ def _other_delta(case: Case, draw: random.Random) -> Proof:
 def _other_model(case: Case, draw: random.Random) -> Proof:
     """Labels, rewards or rows of the file, changed in all places that depend on them."""
     found = json.loads(json.dumps(case.proof))
+    if "refused" in found:  # by the one who should have written it
+        return found
     model = found["model"]
     for label, states in model["labels"].items():
         model["labels"][label] = sorted({*states, draw.randrange(case.pmdp.num_states)})
