@@ -7,7 +7,7 @@ so that `rpl --help` and programs that need one part of it start at once.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 #: public name -> where it is: `module` or `module:other name`. The imports below say the same to type checkers.
 _INDEX = {
     # the agent

@@ -149,22 +149,24 @@ def _scalars(values: Mapping[str, float]) -> Any:
 
 
 def charts(with_optimum: bool) -> dict[str, dict[str, Any]]:
-    """The charts of a PAC guarantee: V* (if the simulator's owner knows it) and the estimate within their band."""
+    """The charts of a guarantee: V* (if the simulator's owner knows it) and the estimate within their band.
+
+    Titles are short, because TensorBoard cuts them: the TEXT tab says that curves are smoothed and has exact numbers.
+    """
     band = partial(layout.MarginChartContent.Series, lower="guarantee/lower", upper="guarantee/upper")
     centres = {"V*": "oracle/optimum"} if with_optimum else {}
     centres["estimate"] = "guarantee/estimate"
-    raw = "(smoothing 0 shows the raw numbers, the TEXT tab has them exactly)"
     return {
-        "PAC guarantee": {
-            f"{name} within [lower, upper] {raw}": {"margin": layout.MarginChartContent(series=[band(value=tag)])}
+        "guarantee": {
+            f"{name} in its interval": {"margin": layout.MarginChartContent(series=[band(value=tag)])}
             for name, tag in centres.items()
         },
         "tightness": {
-            f"gap {raw}": _lines("guarantee/gap", "momentary/gap"),
-            f"regret: how far from the best policy {raw}": _lines("guarantee/regret"),
-            "best so far and momentary": _lines("(guarantee|momentary)/(lower|upper)"),
+            "gap": _lines("guarantee/gap", "momentary/gap"),
+            "regret": _lines("guarantee/regret"),
+            "best so far, and now": _lines("(guarantee|momentary)/(lower|upper)"),
             "where the gap comes from": _lines("share_of_gap/.*"),
-            "gap over time steps": _lines("guarantee_by_steps/gap"),
+            "gap over steps": _lines("guarantee_by_steps/gap"),
             "bounds and truth": _lines("guarantee/(lower|upper|estimate)", "oracle/(value|optimum)"),
         },
         "time": {"seconds per stage": _lines("time/(sampling|intervals|region|relaxation|solve|logging)")},
