@@ -1,7 +1,6 @@
 """Draw the pictures of docs/concepts.md and the README from our own code: `python docs/figures.py`.
 
 images/pipeline.png   the paper's Figure 1: a parametric MDP, the learned intervals, the confidence region
-images/sharpening.png the certified interval against episodes, our default and the paper's set
 images/one_parameter.png bounds of the drifting walk: rectangular, coupled, exact
 images/hero.png       return, guarantee and regret of one run of ours; PPO and DQN behind, from results/ (`rpl compare`)
 images/aircraft.png … the six worlds of docs/environments.md
@@ -31,7 +30,6 @@ from rpl_agent.core.regions.lifting import build_region
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver import solve, solve_both
-from rpl_agent.guarantee.pipeline import Config, certify
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.studies.experiments.report.charts import band
 from rpl_agent.studies.experiments.runner import require_rows
@@ -48,7 +46,19 @@ ROWS = {
 }
 POSITIONS = {"s0": (0, 1), "s1": (1, 1), "s2": (0, 0), "s3": (1, 0)}
 COLOR = "#8c2d19"
+#: pixels: how wide the site shows a picture on a large screen, and the least height of its text there
+COLUMN, SMALLEST = 700, 9
 LABEL = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+
+
+def save(figure, name: str, dpi: int) -> None:
+    """Write a picture whose text can be read where it is shown, in the column of the site."""
+    sizes = [text.get_fontsize() for text in figure.findobj(matplotlib.text.Text) if text.get_text().strip()]
+    shown = min(sizes) / 72 * COLUMN / figure.get_figwidth()
+    if shown < SMALLEST:
+        raise ValueError(f"{name}: its smallest text is {shown:.1f} pixels high in a column of {COLUMN}")
+    figure.savefig(IMAGES / name, dpi=dpi, metadata={"Software": None})
+    plt.close(figure)
 
 
 def rover():
@@ -74,7 +84,7 @@ def draw_model(axis, text) -> None:
             arrowprops={"arrowstyle": "-|>", "shrinkA": 20, "shrinkB": 20, "connectionstyle": f"arc3,rad={bend}"},
         )  # fmt: skip
         x, y = (start + end) / 2 + (dx, dy)
-        axis.text(x, y, f"{a}: {text(s, a, t)}", ha="center", va="center", fontsize=9, bbox=LABEL)
+        axis.text(x, y, f"{a}: {text(s, a, t)}", ha="center", va="center", fontsize=10, bbox=LABEL)
     axis.set_xlim(-0.75, 1.55)
     axis.set_ylim(-0.35, 1.3)
     axis.axis("off")
@@ -94,7 +104,7 @@ def draw_region(axis, model, lower, upper) -> None:
     axis.contourf(x, y, inside.reshape(x.shape), levels=[0.5, 1.5], colors=[COLOR], alpha=0.75)
     axis.scatter(*TRUE.values(), color="white", edgecolor="black", zorder=5, s=28)
     axis.annotate(
-        "truth", tuple(TRUE.values()), xytext=(0.62, 0.75), fontsize=9, arrowprops={"arrowstyle": "-", "lw": 0.6}
+        "truth", tuple(TRUE.values()), xytext=(0.62, 0.75), fontsize=10, arrowprops={"arrowstyle": "-", "lw": 0.6}
     )
     axis.set_xlabel(r"$\theta_1$")
     axis.set_ylabel(r"$\theta_2$")
@@ -113,7 +123,8 @@ def pipeline() -> None:
         f = model.expression[model.find_transition(row, order[t])]
         return f"[{lower[f]:.2f}, {upper[f]:.2f}]"
 
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), width_ratios=[1.4, 1.4, 1], layout="constrained")
+    figure, drawn = plt.subplot_mosaic("ab;cc", figsize=(9.6, 8.2), height_ratios=[1, 1.1], layout="constrained")
+    axes = list(drawn.values())
     draw_model(axes[0], lambda s, a, t: ROWS[s, a][t].replace("*t", r"·θ").replace("θ1", "θ₁").replace("θ2", "θ₂"))
     draw_model(axes[1], interval)
     draw_region(axes[2], model, lower, upper)
@@ -123,43 +134,8 @@ def pipeline() -> None:
         "(c) the region U of parameters",
     )
     for axis, title in zip(axes, titles):
-        axis.set_title(title, fontsize=11)
-    figure.savefig(IMAGES / "pipeline.png", dpi=100)
-
-
-def sharpening() -> None:
-    """Certified interval of the true-optimal policy's world against episodes: ours and the paper's."""
-    figure, axes = plt.subplots(1, 2, figsize=(12, 4))
-    sets = {
-        "ours: likelihood, rectangular": (Config("likelihood", "rectangular"), "#1f6feb"),
-        "paper: Clopper–Pearson, rectangular": (Config("clopper-pearson", "rectangular"), "#d1242f"),
-        "paper: tied intervals": (Config("clopper-pearson", "tied"), "#999999"),
-    }
-    episodes = [300, 1000, 3000, 10_000, 30_000, 100_000]
-    for axis, name in zip(axes, ("rpl/Aircraft-20x10-v0", "rpl/ParallelBetting-6-v0")):
-        world = rpl_envs.benchmark(name)
-        data = [
-            uniform_counts(world.pmdp, world.objective, world.theta, n, world.max_episode_steps, seed=1)
-            for n in episodes
-        ]
-        for label, (config, color) in sets.items():
-            bounds = [certify(world.pmdp, counts, world.objective, config) for counts in data]
-            lower, upper = [c.lower for c in bounds], [c.upper for c in bounds]
-            axis.fill_between(episodes, lower, upper, color=color, alpha=0.18)
-            axis.plot(episodes, lower, color=color, marker="o", markersize=3, label=label)
-            axis.plot(episodes, upper, color=color, marker="o", markersize=3)
-            if label.startswith("paper: Clopper"):  # the scale of the paper's best set; tied intervals leave it
-                margin = 0.1 * (upper[0] - lower[0])
-                axis.set_ylim(lower[0] - margin, upper[0] + margin)
-        optimum = certify(world.pmdp, data[-1], world.objective, Config(delta=0.4)).estimate
-        axis.axhline(optimum, color="black", linewidth=0.8, linestyle=":", label="estimate of the optimum")
-        axis.set_xscale("log")
-        axis.set_xlabel("uniform episodes")
-        axis.set_title(name)
-    axes[0].set_ylabel("certified interval (δ = 0.001)")
-    axes[0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(IMAGES / "sharpening.png", dpi=110)
+        axis.set_title(title, fontsize=12)
+    save(figure, "pipeline.png", dpi=150)
 
 
 def one_parameter() -> None:
@@ -182,7 +158,7 @@ def one_parameter() -> None:
         bounds["rectangular"].append((robust.lower, optimistic.upper))
         bounds["coupled"].append((max(found.lower, robust.lower), min(found.upper, optimistic.upper)))
         bounds["exact"].append((min(values), max(values)))
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3.8), width_ratios=[1, 1.2], layout="constrained")
+    figure, (left, right) = plt.subplots(2, 1, figsize=(7.2, 5.8), height_ratios=[1, 2.4], layout="constrained")
     places = np.arange(-PLACES, PLACES + 1)
     for sign, label, color in ((1, "p", "#1f6feb"), (-1, "1 − p", "#d1242f")):
         chosen = places[(places >= 0) if sign > 0 else (places < 0)]
@@ -199,7 +175,7 @@ def one_parameter() -> None:
     right.plot(widths, drawn["coupled"].T, color="#1f6feb", linewidth=2, label=["coupled bounds", None])
     right.set(xlabel="p within ½ ± this", ylabel="probability of the goal", title="what can be said about the value")
     right.legend(loc="upper left", fontsize=9)
-    figure.savefig(IMAGES / "one_parameter.png", dpi=110)
+    save(figure, "one_parameter.png", dpi=180)
 
 
 #: picture: (world, seed, steps), chosen so that there is something to see
@@ -232,8 +208,7 @@ def hero() -> None:
         last = points["guarantee/regret"][-1]
         label = f"proved: within {last:.2g} of the best"
         below.text(300, 2.2 * last, label, color=OURS, weight="bold")
-        figure.savefig(IMAGES / "hero.png", dpi=180, metadata={"Software": None})
-    plt.close(figure)
+        save(figure, "hero.png", dpi=180)
 
 
 def learned(name: str, episodes: int) -> dict[str, np.ndarray]:
@@ -307,5 +282,4 @@ if __name__ == "__main__":
     hero()
     worlds()
     pipeline()
-    sharpening()
     one_parameter()

@@ -74,15 +74,15 @@ def draw(
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 3.6), dpi=110, layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
+    figure = Figure(figsize=(7.6, 6.4), dpi=160, layout="constrained")
+    left, middle, right = figure.subplot_mosaic("ab;cc").values()
     risks = [value_iteration(pmdp, cost.objective, cost.policy)[1] for cost, _ in found]
     left.fill_between(sizes, [c.lower for c, _ in found], [c.upper for c, _ in found], alpha=0.3, color="#d9480f")
     left.axhline(optimum, color="0.2", linestyle="--", label="optimum, rates known")
     left.set(xscale="log", xlabel="components inspected", ylabel="cost over 30 years [1000]", title="certified cost")
     middle.fill_between(sizes, [r.lower for _, r in found], [r.upper for _, r in found], alpha=0.3, color="#1c7ed6")
     middle.plot(sizes, risks, "k--", label="its true risk")
-    middle.set(xscale="log", xlabel="components inspected", title="certified risk of failure of that plan", ylim=0)
+    middle.set(xscale="log", xlabel="components inspected", title="certified risk of failure", ylim=0)
     left.legend()
     middle.legend()
     policy, order = found[-1][0].policy, np.argsort(pmdp.variables["condition"])
@@ -91,7 +91,8 @@ def draw(
     right.imshow(shown, aspect="auto", cmap=colours, vmin=0, vmax=3)
     for line, row in enumerate(shown):
         for part in np.split(np.arange(YEARS), np.flatnonzero(np.diff(row)) + 1):
-            right.text(part.mean(), line, pmdp.action_names[row[part[0]]], ha="center", va="center", fontsize=7)
+            if len(part) > 2:  # a name in fewer years would not fit
+                right.text(part.mean(), line, pmdp.action_names[row[part[0]]], ha="center", va="center", fontsize=9)
     right.set(yticks=range(5), yticklabels=range(1, 6), xlabel="year", ylabel="condition", title="the certified plan")
     figure.savefig(path)
 
