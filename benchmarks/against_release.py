@@ -46,7 +46,8 @@ EPISODES, SEEDS, REPEATS = (100, 1_000, 10_000), (1, 2), 5
 def certifier() -> Callable[..., Any]:
     """`certify` of this version, without bets."""
     try:
-        from rpl_agent.guarantee.pipeline import Config, certify
+        from rpl_agent.guarantee.claims.limits import certify
+        from rpl_agent.guarantee.pipeline import Config
 
         return partial(certify, config=Config(bets=False))
     except ImportError:  # 0.2.0
@@ -81,7 +82,8 @@ def solves(name: str) -> Iterator[tuple[str, float]]:
     except ImportError:  # 0.2.0 keeps none
         tasks = structures
     world = benchmark(name)
-    p = world.pmdp.table.evaluate(np.array(world.theta))
+    table = world.pmdp.table
+    p = (table.at if hasattr(table, "at") else table.evaluate)(np.array(world.theta))  # its name until 0.3.0
     slack = 0.02 * np.minimum(p, 1 - p)
     relaxation = Intervals(world.pmdp, np.clip(p - slack, 0, 1), np.clip(p + slack, 0, 1))
 

@@ -30,7 +30,8 @@ from rpl_agent.core.model import Nature, Sense
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.shown import true_value
 from rpl_envs.benchmark import Benchmark, benchmark
 from rpl_envs.registration import make_sized

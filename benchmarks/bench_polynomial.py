@@ -32,7 +32,8 @@ from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model.polynomial import Polynomial
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_envs.benchmark import benchmark
 from rpl_envs.toy.blackjack import blackjack_model
 
@@ -146,7 +147,7 @@ def ideal(case: Case, counts: Counts, delta: float) -> float:
         ends = [theta + sign * step * np.eye(len(theta))[j] for sign in (1.0, -1.0)]
         high, low = (solve_at(pmdp, end, case.objective, precision=1e-9).middle for end in ends)
         gradient[j] = (high - low) / (2.0 * step)
-    p = pmdp.table.evaluate(theta).ravel()[pmdp.expression]
+    p = pmdp.table.at(theta).ravel()[pmdp.expression]
     amounts = np.bincount(pmdp.expression, counts.row_totals[pmdp.transition_row] * p, pmdp.num_expressions)
     jacobian = coordinate_jacobian(pmdp)
     information = jacobian.T @ fisher_information(pmdp, amounts, theta) @ jacobian

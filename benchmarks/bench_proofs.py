@@ -23,7 +23,7 @@ from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_agent.formats import prism
 from rpl_agent.guarantee import checker
-from rpl_agent.guarantee.pipeline import certify
+from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.proof import prove
 from rpl_envs.toy_text import frozen_lake, taxi
 from tests.small_worlds import SIZES

@@ -68,7 +68,7 @@ def relaxations(name: str) -> dict:
     world = benchmark(name)
     pmdp, theta = world.pmdp, np.asarray(world.theta, dtype=float)
     reduction, _ = _timed(lambda: pmdp.table.reduction)
-    f = pmdp.table.evaluate(theta)
+    f = pmdp.table.at(theta)
     width = 0.02 * np.random.default_rng(0).uniform(0.3, 1.0, len(f)) * ~pmdp.table.is_constant
     lower, upper = np.clip(f - width, 0, 1), np.clip(f + width, 0, 1)
     seconds, region = _timed(lambda: build_region(pmdp, lower, upper))

@@ -29,7 +29,8 @@ from rpl_agent.core.model import Policy, Sense
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import pipeline
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.shown import true_value
 from rpl_envs.benchmark import Benchmark, benchmark
 

@@ -27,7 +27,8 @@ from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver import solve
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_envs import INSTANCES
 from rpl_envs.benchmark import Benchmark, benchmark
 
@@ -108,7 +109,7 @@ def _objectives(world: Benchmark) -> dict[str, Objective]:
 def _sets(world: Benchmark) -> Iterator[tuple[str, Relaxation]]:
     pmdp, theta = world.pmdp, np.array(world.theta)
     yield "point", Point(pmdp.instantiate(theta))
-    p = pmdp.table.evaluate(theta)
+    p = pmdp.table.at(theta)
     for width in WIDTHS:
         slack = width * np.minimum(p, 1 - p) * np.random.default_rng(SEED).random(len(p))
         lower, upper = np.clip(p - slack, 0, 1), np.clip(p + slack, 0, 1)

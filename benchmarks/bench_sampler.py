@@ -20,7 +20,7 @@ import gymnasium as gym
 import numpy as np
 
 import rpl_agent.agent.exploration as exploration
-from rpl_agent.agent.exploration.design import Plays, RowInformation
+from rpl_agent.agent.exploration.design import Episodes, RowInformation
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.core.coupled.attribution import coordinate_jacobian, point_frame, slopes
 from rpl_agent.core.errors import RPLWarning
@@ -66,7 +66,7 @@ class Truth:
         self.information = RowInformation(pmdp, theta, weights, self.gradient)
         self.mdp = pmdp.instantiate(theta)
         problem = Problem.of(Point(self.mdp), objective, Nature.COOPERATIVE, None)
-        plays = Plays.of(problem, point_frame(pmdp, theta), limit)
+        plays = Episodes.of(problem, point_frame(pmdp, theta), limit)
         assert plays is not None
         self.plays = plays
 

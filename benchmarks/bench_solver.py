@@ -30,7 +30,7 @@ from rpl_agent.core.relaxations.base import longest_row, model_rows, workspace
 from rpl_agent.core.solver import solve, solve_both
 from rpl_agent.core.solver.problem import structures
 from rpl_agent.formats.export import write_uncertain
-from rpl_agent.guarantee.pipeline import certify
+from rpl_agent.guarantee.claims.limits import certify
 from rpl_envs.benchmark import Benchmark, benchmark
 from rpl_envs.mars_rover import mars_rover
 
@@ -63,7 +63,7 @@ def rows(smoke: bool = False, full: bool = False, only: str | None = None) -> li
 
 def intervals(world: Benchmark, width: float = 0.02) -> Intervals:
     """The interval model around the true parameters that both sides solve."""
-    p = world.pmdp.table.evaluate(np.array(world.theta))
+    p = world.pmdp.table.at(np.array(world.theta))
     slack = width * np.minimum(p, 1 - p)
     return Intervals(world.pmdp, np.clip(p - slack, 0, 1), np.clip(p + slack, 0, 1))
 
@@ -133,7 +133,7 @@ def large(size: int, draws: int = 20_000) -> Row:
     began = time.process_time()
     world = mars_rover(size, size)
     built, rng = time.process_time() - began, np.random.default_rng(0)
-    pmdp, every = world.pmdp, world.pmdp.table.evaluate(np.array(world.theta))
+    pmdp, every = world.pmdp, world.pmdp.table.at(np.array(world.theta))
     rows = rng.integers(0, pmdp.num_rows, draws)
     p = every[pmdp.expression[pmdp.row_ptr[rows]]]
     second = (rng.random(draws) >= p) & (pmdp.row_ptr[rows + 1] - pmdp.row_ptr[rows] > 1)  # rows have one or two

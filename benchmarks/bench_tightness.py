@@ -40,8 +40,9 @@ from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model.expressions import monomial_slopes
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.checker import check, stake
+from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.likelihood.shares import WITH_BETS
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import prove
 from rpl_envs.benchmark import Benchmark, benchmark
 
@@ -68,7 +69,7 @@ def ideal(world: Benchmark | block_worlds.BlockWorld, counts: Counts, delta: flo
 
     G = np.array([(optimum(theta + e) - optimum(theta - e)) / (2 * step) for e in step * np.eye(len(theta))])
     f, slope = (
-        pmdp.table.evaluate(theta),
+        pmdp.table.at(theta),
         np.asarray(pmdp.table.coefficients @ monomial_slopes(pmdp.table.monomials, theta)),
     )
     weight = np.where(counts.trials > 0, counts.trials / np.maximum(f, 1e-300), 0.0)

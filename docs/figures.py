@@ -95,7 +95,7 @@ def draw_region(axis, model, lower, upper) -> None:
     table = model.table
     grid = np.linspace(0, 1, 600)
     x, y = np.meshgrid(grid, grid)
-    values = table.evaluate(np.column_stack([x.ravel(), y.ravel()]))
+    values = table.at(np.column_stack([x.ravel(), y.ravel()]))
     inside = np.ones(len(values), dtype=bool)
     for f in np.flatnonzero(~table.is_constant):
         strip = (values[:, f] >= lower[f]) & (values[:, f] <= upper[f])

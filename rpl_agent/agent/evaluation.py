@@ -95,7 +95,7 @@ def play_policy(agent: Any, env: Env, episodes: int, *, seed: int, policy: Polic
     return done
 
 
-def evaluate(
+def evaluate_policy(
     agent: Any,
     env: Env,
     episodes: int,

@@ -32,7 +32,8 @@ from rpl_agent.core.evidence.counts import MOST, Counts, bet_shares
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.model.simulate import absorbing_states, row_visits
 from rpl_agent.core.solver import solve_at
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 
 #: Episodes of the first block, and how fast blocks grow.
 FIRST, GROWTH = 4, 1.25

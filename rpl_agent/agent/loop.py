@@ -1,7 +1,7 @@
 """The loop of `RPLAgent.learn`: sample, update, certify, until the target is met.
 
 source ─► experience ─► Session.plan ─► sampling policy ─► source …          (the loop)
-              └───────► Session.certify ─► certificate, policy               (log points, the end)
+              └───────► Session.update_certificate ─► certificate, policy               (log points, the end)
 
 What a model makes different is the session's business.
 """
@@ -146,7 +146,7 @@ class Loop:
 
     def _certify(self) -> bool:
         session = self._session
-        certificate = session.certify()
+        certificate = session.update_certificate()
         with timed(session.seconds, "logging"):
             views.record(session, self._agent.logger, certificate)
             go_on = self._callbacks.on_certificate(certificate)

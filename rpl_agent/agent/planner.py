@@ -1,7 +1,7 @@
 """The pipeline with a memory: each result warm-starts the next computation.
 
 Two uses of one pipeline, as in the paper. `plan`: nature COOPERATIVE, the optimistic policy to sample with; called at
-every update, so it solves only that side. `certify`: nature ADVERSARIAL for the guarantee and COOPERATIVE for the
+every update, so it solves only that side. `certificate`: nature ADVERSARIAL for the guarantee and COOPERATIVE for the
 bound on the optimum; called at log points. They keep separate memories, so that certifying more or
 less often does not change what is sampled.
 
@@ -47,7 +47,7 @@ from rpl_agent.guarantee.pipeline import (
     uncertainty_from,
 )
 
-#: Stages that a run's time is divided into, in order; any other time in certify counts as "region". Logging is
+#: Stages that a run's time is divided into, in order; any other time in `certificate` counts as "region". Logging is
 #: all that follows a certificate: tables, events, pictures, callbacks.
 STAGES = ("sampling", "intervals", "region", "relaxation", "solve", "proof", "logging")
 #: Growth of the information in every direction below which a set counts as unchanged.
@@ -123,7 +123,7 @@ class Planner(Memory):
         return bool(np.linalg.eigvalsh(matrix)[0] < 0.0)
 
     @interruptible
-    def certify(self, counts: Counts, reward_error: float = 0.0, subject_to: tuple[Limit, ...] = ()) -> Certificate:
+    def certificate(self, counts: Counts, reward_error: float = 0.0, subject_to: tuple[Limit, ...] = ()) -> Certificate:
         """The robust policy and its certificate for all data so far; within limits, if any, and then without bets."""
         if subject_to:
             self.uncertainty = self._uncertainty(counts, None)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.discovery.session import OpenSession
-from rpl_agent.agent.evaluation import Evaluation, evaluate
+from rpl_agent.agent.evaluation import Evaluation, evaluate_policy
 from rpl_agent.agent.exploration import Exploration
 from rpl_agent.agent.forecast import Forecast, Sampler, forecast
 from rpl_agent.agent.output.logger import Logger
@@ -263,7 +263,7 @@ class Queries(Acting):
         Values and actions are those that the model was built with.
         """
         pmdp = self.session.pmdp
-        certificate = self.session.certificate or self.session.certify()
+        certificate = self.session.certificate or self.session.update_certificate()
         lower, upper = self.value_bounds()
         first = pmdp.solver_step(0)
         return [
@@ -302,13 +302,13 @@ class Queries(Acting):
         if isinstance(self.session, OpenSession):
             policy = self if policy is None else policy
             bounds = self.session.assumptions.overall if bounds is None else bounds
-        return evaluate(self, env, episodes, seed=seed, policy=policy, bounds=bounds, delta=delta)
+        return evaluate_policy(self, env, episodes, seed=seed, policy=policy, bounds=bounds, delta=delta)
 
     def _sides(self) -> tuple[Solution, Solution]:
         """The solutions whose lower and upper values are the bounds."""
         found = self.session.planner.solutions
         if not (isinstance(found.robust, Solution) and isinstance(found.optimistic, Solution)):
-            self.session.certify()  # none yet, or those of a file, which are only a start
+            self.session.update_certificate()  # none yet, or those of a file, which are only a start
         robust, optimistic = found.robust, found.optimistic
         assert isinstance(robust, Solution) and isinstance(optimistic, Solution)
         return (robust, optimistic) if robust.objective.sense is Sense.MAX else (optimistic, robust)

@@ -390,7 +390,7 @@ class RPLAgent(Queries):
     # ------------------------------------------------------------------ certificates
     def certify(self) -> Any:
         """The robust policy and its certificate for the data so far."""
-        return self.session.certify()
+        return self.session.update_certificate()
 
     # ------------------------------------------------------------------ acting
     @property

@@ -139,7 +139,7 @@ class RunSession(ABC):
         """Make counts consistent after an error."""
 
     @abstractmethod
-    def certify(self) -> Any:
+    def update_certificate(self) -> Any:
         """The policy and its certificate."""
 
     @property
@@ -294,7 +294,7 @@ class Session(SessionRecord, RunSession):
                 informative = self.planner.informative
         self.update(schedule, policy, informative)
         if self.within is not None and not self.episodes:  # what every parameter allows needs no data
-            self._stay_within(self.planner.certify(self.experience.counts, 0.0, self.subject_to))
+            self._stay_within(self.planner.certificate(self.experience.counts, 0.0, self.subject_to))
             self.within.warn()
         if not self.subject_to:
             self.judge.consider(self.witness, self.experience.counts, self.episodes, self.target)
@@ -391,18 +391,18 @@ class Session(SessionRecord, RunSession):
         if repeated is not None:
             self.planner.refute(REPEATED, WAYS.index("window" if repeated.startswith("last ") else repeated))
 
-    def certify(self) -> Certificate:
+    def update_certificate(self) -> Certificate:
         """The robust policy and its certificate; for sets that hold at all times, the best of the run so far."""
         counts, error = self.experience.counts, self.experience.reward_error
         self.look_for_repetitions()
-        momentary = self.planner.certify(counts, error, self.subject_to)
+        momentary = self.planner.certificate(counts, error, self.subject_to)
         if self.certificate is not None and contradict(self.certificate, momentary):
             self.planner.refute(CONTRADICTION)
-            momentary = self.planner.certify(counts, error, self.subject_to)
+            momentary = self.planner.certificate(counts, error, self.subject_to)
         found = self.judge.improved(self.witness, best_so_far(self.certificate, momentary), error)
         if self.judge.contradicts(self.witness, found, error):
             self.planner.refute(CONTRADICTION)
-            found = best_so_far(None, self.planner.certify(counts, error, self.subject_to))
+            found = best_so_far(None, self.planner.certificate(counts, error, self.subject_to))
         if not same_policy(found.policy, momentary.policy):  # an earlier one, about which the new data say more
             regret = self.planner.regret_of(found, error)
             if regret.most < found.regret:
@@ -426,9 +426,9 @@ class Session(SessionRecord, RunSession):
         """Rows that may still be part of a policy better than the certified one; None if they are not known."""
         counts, error = self.experience.counts, self.experience.reward_error
         if self.planner.uncertainty is None or self.certificate is None:
-            self.certify()
+            self.update_certificate()
         if self.planner.uncertainty is None:  # of a loaded run
-            self.planner.certify(counts, error)
+            self.planner.certificate(counts, error)
         return self.planner.regret_of(require(self.certificate), error).undecided
 
     @property

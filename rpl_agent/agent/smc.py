@@ -142,7 +142,7 @@ class PolicyPaths(BaseCallback):
         paths = 2.0 * math.log(2.0 / self._delta) * (share * (1.0 - share) / room**2 + 1.0 / room)
         return math.ceil(BAD_LUCK * paths)
 
-    def play(self, agent: RPLAgent, env: Env, left: int) -> tuple[int, int]:
+    def play_planned(self, agent: RPLAgent, env: Env, left: int) -> tuple[int, int]:
         """Play the certified policy as planned, where as many steps are left; (steps, episodes) that it took."""
         if self.planned * agent.num_timesteps > left * agent.num_episodes:
             return 0, 0
@@ -179,7 +179,7 @@ def check_by_sampling(
     agent.learn(env, budget, unit="steps", stop_when_gap=epsilon, callback=callback)
     steps = episodes = 0
     if isinstance(callback, PolicyPaths) and callback.is_due:
-        steps, episodes = callback.play(agent, env, budget - agent.num_timesteps)
+        steps, episodes = callback.play_planned(agent, env, budget - agent.num_timesteps)
         left = budget - agent.num_timesteps - steps
         if left > 0 and callback.on_certificate(require(agent.certificate)):
             agent.learn(env, left, unit="steps", stop_when_gap=epsilon, callback=callback)

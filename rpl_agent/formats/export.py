@@ -216,7 +216,7 @@ def write_policy(path: str | Path, pmdp: ParametricMDP, policy: Policy) -> Path:
     writers = {".csv": write_csv, ".json": write_json, ".strat": write_strategy}
     if path.suffix not in writers:
         raise ModelError(f"{path.name}: the ending must be one of {', '.join(writers)}")
-    policy.check(pmdp)
+    policy.require_fit(pmdp)
     writers[path.suffix](path, pmdp, policy)
     return path
 

@@ -643,7 +643,7 @@ class Coordinates:
         return [[fsum(y * w[i] * w[j] for y, w in used[i] if w[j]) for j in r] for i in r]
 
 
-class Frame:
+class Ball:
     """x = center + factor y: every expression is p_f + s_f·y, whole numbers over one denominator `den`."""
 
     def __init__(self, coordinates: Coordinates, data: dict[str, Any]) -> None:
@@ -752,7 +752,7 @@ class Likelihood:
         b = self.bound + Fraction(sums[0], scale) - Fraction(level, ONE * self.whole)
         return [Fraction(-x, scale) for x in sums[1:]], b
 
-    def check_ball(self, frame: Frame) -> None:
+    def check_ball(self, frame: Ball) -> None:
         """C lies in the ball {center + factor y : |y| ≤ 1}.
 
         With t ≈ 1/f[center] and e = t f − 1 = e0 + n·y: on the ball e ≤ ε = e0 + |n|, and φ(ε) = 2(ε − ln(1+ε))/ε²
@@ -908,12 +908,12 @@ def shares(model: Model, method: str, delta: Fraction) -> list[Fraction]:
     return [delta * Fraction(part, 10_000) for part in SHARES[method if joint and model.box else "anytime"]]
 
 
-class Region:
+class Known:
     """What is known of u: intervals of expressions; where the likelihood is used also cuts a·x ≤ b, and a ball."""
 
     def __init__(self, objective: Objective, data: Data, delta: Fraction, method: str, proof: Any) -> None:
         self.model, self.objective, self.cuts = data.model, objective, list[Cut]()
-        self.ball: Frame | None = None
+        self.ball: Ball | None = None
         line, part = self.model.coordinates, proof["likelihood"]
         bets, joint, single = shares(self.model, method, delta)
         self.intervals = Intervals(data, single, proof["ends"])
@@ -933,9 +933,9 @@ class Region:
         for f, low, high in part.get("bounds", ()):
             self.tighten(f, low, high)
         if part["ball"] is not None:
-            self.enclose(Frame(line, part["ball"]))
+            self.enclose(Ball(line, part["ball"]))
 
-    def enclose(self, ball: Frame) -> None:
+    def enclose(self, ball: Ball) -> None:
         """Use a ball that holds all that is left: by the likelihood, or, in one coordinate, by the cuts."""
         if self.line.dimension == 1:
             for way in (1, -1):
@@ -989,7 +989,7 @@ class Claim:
     shown in `plays_end`. States without a number claim nothing, and no play that counts may get there.
     """
 
-    def __init__(self, region: Region, policy: Policy | None, upper: bool, proof: Any, objective: Any = None) -> None:
+    def __init__(self, region: Known, policy: Policy | None, upper: bool, proof: Any, objective: Any = None) -> None:
         self.model, self.objective, self.region = region.model, objective or region.objective, region
         model, objective, self.policy = self.model, self.objective, policy
         self.upper, self.sign, self.side = upper, 1 if upper else -1, "upper" if upper else "lower"
@@ -1102,7 +1102,7 @@ class Claim:
         c, *h = (Fraction(x, line.den * self.den) for x in sums)
         return self.den * (c + self.region.most(h, multipliers))
 
-    def _quadratic(self, ball: Frame, group: list[Any], a: Fraction, here: list[int], after: int) -> Fraction:
+    def _quadratic(self, ball: Ball, group: list[Any], a: Fraction, here: list[int], after: int) -> Fraction:
         """a + l·y + y'My ≤ a + |l| + max(0, λ_max(M)) on the ball; λ_max < t where tI − M is positive definite.
 
         M_jk = 0 unless j or k is among the coordinates `own` of the rows' expressions. With M = (A B; B' 0), own ones
@@ -1259,15 +1259,20 @@ class Statement:
         need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
         need(isinstance(self.given, bool) and (self.given or not self.baseline), "evaluated must be true or false")
         self.found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": self.given}
-        self.delta, self.method, self.regions, self.claims = delta, method, dict[int, Region](), dict[str, Claim]()
+        self.delta, self.method, self.regions, self.claims = (
+            delta,
+            method,
+            dict[int, Known](),
+            dict[str, Claim](),
+        )
 
-    def region(self, number: int) -> Region:
+    def region(self, number: int) -> Known:
         """What the data, or those of an earlier time, leave."""
         if number not in self.regions:
             part, data = self.proof["regions"][number], self.found["data"]
             then = data if part["data"] is None else Data(self.model, part["data"])
             need(then.is_start_of(data), "the data behind a bound are not the beginning of the data")
-            self.regions[number] = Region(self.objective, then, self.delta, self.method, part)
+            self.regions[number] = Known(self.objective, then, self.delta, self.method, part)
         return self.regions[number]
 
     def bounds(self) -> None:

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -38,13 +38,12 @@ import numpy as np
 from rpl_agent.core.coupled import CoupledBounds, coupled_bounds
 from rpl_agent.core.coupled.attribution import episodes_seen
 from rpl_agent.core.coupled.regret import NOT_FOUND, Regret, difference_above, proved_regret, regret_with_error
-from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning, require_kind
+from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import untied_intervals
 from rpl_agent.core.evidence.ledger import Ledger, check_stated_delta, refuting_log_e_value
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, cached_on
 from rpl_agent.core.native.blas import one_blas_thread
-from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation, row_sums
@@ -52,7 +51,6 @@ from rpl_agent.core.relaxations.interval import Intervals, expression_wise, para
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver.graph import model_graph
-from rpl_agent.core.solver.problem import require_end
 from rpl_agent.core.solver.proved import Solutions as Solutions
 from rpl_agent.core.solver.proved import checked_solutions
 from rpl_agent.core.solver.proved import timed as timed
@@ -263,43 +261,6 @@ def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> 
 
 
 # ---------------------------------------------------------------------- what nature may do → bounds
-def certify(
-    pmdp: ParametricMDP | UncertainMDP,
-    counts: Counts,
-    objective: Objective | str,
-    config: Config | None = None,
-    *,
-    policy: Policy | None = None,
-    warm: Solutions | None = None,
-    **settings: Any,
-) -> Certificate:
-    """A certificate from counts.
-
-    Without ``policy`` the robust policy is synthesised: the robust side bounds its value, the optimistic side bounds
-    the optimum. With ``policy`` both sides bound the value of that policy (the paper's Tables 2 to 5).
-    ``settings`` replace fields of ``config``. ``warm`` carries solutions between calls on the same model and is
-    updated in place. The counts of an `UncertainMDP` are those of its ``pmdp``; its bounds are known before any data.
-
-    >>> import rpl_envs
-    >>> world = rpl_envs.benchmark("Betting-25")
-    >>> certificate = certify(world.pmdp, Counts(world.pmdp), "maximise money until done", delta=0.05)  # without data
-    >>> print(f"{certificate.upper:.2f}")
-    120.61
-    """
-    require_kinds(pmdp, counts, objective, config)
-    config = replace(config or Config(), **settings)
-    objective = Objective.parse(objective) if isinstance(objective, str) else objective
-    pmdp = pmdp.pmdp if isinstance(pmdp, UncertainMDP) else pmdp
-    require_end(pmdp, objective.resolve(pmdp))
-    if policy is not None:
-        require_kind("policy", policy, Policy)
-        policy.check(pmdp)
-    found = uncertainty_from(pmdp, counts, config, objective)
-    certificate = certify_uncertainty(pmdp, counts, found, objective, config, policy=policy, warm=warm)
-    give_back_memory(pmdp.num_transitions)
-    return certificate
-
-
 def require_kinds(pmdp: Any, counts: Any, objective: Any, config: Any) -> None:
     """Raise unless these are a model, its counts, an objective and a config, in this order."""
     wanted = (

@@ -273,7 +273,7 @@ def _missed(
 ) -> set[tuple[str, float]]:
     """Which of region and intervals exclude a parameter, with the δ at which they do."""
     region, bounds = _region(kind, pmdp, counts, delta), _intervals(kind, pmdp, counts, delta)
-    x, truth = np.atleast_2d(pmdp.table.reduction.coordinates(theta)), pmdp.table.evaluate(theta)
+    x, truth = np.atleast_2d(pmdp.table.reduction.coordinates(theta)), pmdp.table.at(theta)
     found = {("region", delta)} if region.is_empty or not region.contains(x)[0] else set()
     if bounds is not None and ((truth < bounds[0] - TOLERANCE) | (truth > bounds[1] + TOLERANCE)).any():
         found.add(("intervals", delta))

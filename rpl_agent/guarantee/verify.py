@@ -298,7 +298,7 @@ def _identity(certificate: Certificate | Improvement, pmdp: ParametricMDP, count
         return [f"the certificate is for {certificate.samples:,} transitions, but the data have {counts.total:,}"]
     try:
         certificate.objective.free.resolve(pmdp)
-        certificate.policy.check(pmdp)
+        certificate.policy.require_fit(pmdp)
     except ModelError as error:
         return [str(error)]
     return []

@@ -19,7 +19,8 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.guarantee.best_so_far import best_so_far
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.verify import verify
 from rpl_envs import benchmark
 

@@ -9,7 +9,7 @@ import pytest
 import rpl_envs  # noqa: F401
 from rpl_agent import RPLAgent
 from rpl_agent.agent.exploration import block_of, explorations, optimistic_share, register_exploration
-from rpl_agent.agent.exploration.design import Plays, RowInformation, design, informative_policy
+from rpl_agent.agent.exploration.design import Episodes, RowInformation, design, informative_policy
 from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.core.coupled.attribution import point_frame, slopes
 from rpl_agent.core.errors import ModelError
@@ -64,7 +64,7 @@ def test_rates_are_derivatives_of_the_variance():
 
 def plays_of(pmdp, objective, theta, limit):
     point = Point(pmdp.instantiate(theta))
-    return Plays.of(Problem.of(point, objective, Nature.COOPERATIVE, None), point_frame(pmdp, theta), limit)
+    return Episodes.of(Problem.of(point, objective, Nature.COOPERATIVE, None), point_frame(pmdp, theta), limit)
 
 
 @pytest.mark.parametrize("limit", [None, 4, 9])

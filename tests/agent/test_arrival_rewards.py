@@ -19,7 +19,8 @@ from rpl_agent.agent.schedule import EveryN, Limits
 from rpl_agent.agent.world.attach import attach
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Policy, paying
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify
 from rpl_envs.benchmark import Benchmark

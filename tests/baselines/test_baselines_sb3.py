@@ -48,7 +48,7 @@ def test_learns_the_corridor_within_an_exact_budget(algorithm, tmp_path):
     agent.learn(env, 250, checkpoints=[50, 100], callback=lambda a: seen.append(a.num_episodes))
     assert seen == [50, 100, 250] and agent.num_episodes == 250
     policy = agent.policy
-    policy.check(env.pmdp)
+    policy.require_fit(env.pmdp)
     assert exact_value(env, policy) == pytest.approx(optimum)
     for s in range(4):
         action, _ = agent.predict(s, deterministic=True)

@@ -39,9 +39,10 @@ from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.improvement import Improvement, improve
+from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.claims.limits import certify as certify_limited
 from rpl_agent.guarantee.likelihood.joint_set import Ball
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import belongs, prove
 from rpl_agent.guarantee.proof.foundation import Cuts, Foundation
 from rpl_agent.guarantee.shown import true_value

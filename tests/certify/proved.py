@@ -11,7 +11,8 @@ from rpl_agent.core.model import Objective, Sense, build
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve, solve_at
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import prove
 from rpl_agent.guarantee.shown import true_value
 from tests.small_worlds import SIZES

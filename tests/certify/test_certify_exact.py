@@ -68,7 +68,7 @@ def exact_rows(model):
 
 def expected_counts(model, visits: int = 32_000) -> Counts:
     """As many transitions as THETA makes one expect: the truth is in every set."""
-    p = model.table.evaluate(np.array([float(t) for t in THETA]))[model.expression]
+    p = model.table.at(np.array([float(t) for t in THETA]))[model.expression]
     batch = np.rint(p * visits).astype(np.int64)
     counts = Counts(model)
     counts.add_batch(batch)

@@ -9,7 +9,8 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.answers import answer
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 
 MODEL = """
 mdp

@@ -19,7 +19,8 @@ from rpl_agent.core.errors import RefutedWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.guarantee import checker
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import belongs, prove, stated, write_proof
 from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.shown import true_value

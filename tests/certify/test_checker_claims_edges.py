@@ -105,7 +105,7 @@ def test_functions_at_one_parameter_are_added_before_they_are_bounded():
 
 
 def test_multipliers_of_cuts_are_not_negative_and_belong_to_one():
-    region = checker.Region.__new__(checker.Region)
+    region = checker.Known.__new__(checker.Known)
     region.line = SimpleNamespace(dimension=2)  # type: ignore[assignment]
     region.cuts = [(fractions(1, 2), Fraction(3)), (fractions(-1, 4), Fraction(5))]
     assert region.joined([[0, 2], [1, 0.5]]) == (fractions("3/2", 6), Fraction("17/2"))
@@ -120,7 +120,7 @@ def test_rows_over_cuts_by_weak_duality():
     region = SimpleNamespace(
         line=line, reach=[fractions("1/4", "3/4")], joined=lambda given: (fractions(5), Fraction(2))
     )
-    region.most = MethodType(checker.Region.most, region)
+    region.most = MethodType(checker.Known.most, region)
     found = claim(region=region, den=10)
     successors = [(0, 7, []), (1, 11, [])]
     c, h = Fraction(7 * 1 + 11 * 3, 4), Fraction(7 * 2 - 11 * 2, 4)
@@ -140,7 +140,7 @@ def test_multipliers_of_a_row_are_used_where_they_are_given():
     region = SimpleNamespace(
         line=line, reach=[fractions(0, 1)], joined=lambda given: (fractions(1), Fraction(1, 4)), intervals=intervals
     )
-    region.most = MethodType(checker.Region.most, region)
+    region.most = MethodType(checker.Known.most, region)
     base = {"model": model, "objective": objective, "region": region, "U": [[(6, []), (0, [])]], "den": 6}
     assert claim(**base).most(0, 0) == Fraction(6, 2 * 3)
     assert claim(**base, duals={"0 0": [[0, 1]]}).most(0, 0) == Fraction(6, 4 * 3)
@@ -397,7 +397,7 @@ def test_bounds_that_hold_anyway_need_no_inequality():
 
 # ---------------------------------------------------------------------- regions
 def bare_region(dimension: int, cuts: list[Any]) -> tuple[Any, list[Any]]:
-    region, told = checker.Region.__new__(checker.Region), list[Any]()
+    region, told = checker.Known.__new__(checker.Known), list[Any]()
     line = SimpleNamespace(dimension=dimension, free=[0], den=4, terms=[[1, 2], [3, -2]], domain=[fractions(1, -1)])
     parts = {
         "line": line, "cuts": cuts, "ball": None, "bet_cuts": ["bet 0", "bet 1"],

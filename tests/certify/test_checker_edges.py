@@ -382,7 +382,7 @@ def test_tangents_need_positive_probabilities():
             level.cut([point])
 
 
-def ball_terms(level: checker.Likelihood, frame: checker.Frame) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+def ball_terms(level: checker.Likelihood, frame: checker.Ball) -> tuple[Fraction, Fraction, Fraction, Fraction]:
     """(level, height, linear, square) of the quadratic bound in one coordinate."""
     den, found = frame.den << 64, [Fraction(0)] * 4
     for f in level.used:
@@ -401,7 +401,7 @@ def test_balls_have_every_error_against_them(half, wide):
     level = level_of(40, 60, 0.0)
     (c, w), f = level.line.terms[level.used[0]], level.used[0]
     center = float((Fraction(level.K[f], sum(level.K)) * level.line.den - c) / w)  # the likeliest point
-    frame = checker.Frame(level.line, {"center": [center], "factor": [[half]]})
+    frame = checker.Ball(level.line, {"center": [center], "factor": [[half]]})
     base, height, linear, square = ball_terms(level, frame)
     smallest = base - checker.norm_up([linear]) + square  # g is larger on the sphere
     assert height < smallest
@@ -419,14 +419,14 @@ def test_balls_have_every_error_against_them(half, wide):
 def test_the_centre_of_a_ball_has_positive_probabilities():
     level = level_of(40, 60, 1.0)
     for center in (0.0, 1.0, 1.5):
-        frame = checker.Frame(level.line, {"center": [center], "factor": [[0.1]]})
+        frame = checker.Ball(level.line, {"center": [center], "factor": [[0.1]]})
         with pytest.raises(checker.Refused, match="not positive at the centre"):
             level.check_ball(frame)
 
 
 def test_frames_are_the_expressions_in_coordinates_of_the_ball():
     line = level_of(1, 1, 0.0).line
-    frame = checker.Frame(line, {"center": [0.375], "factor": [[0.25]]})
+    frame = checker.Ball(line, {"center": [0.375], "factor": [[0.25]]})
     for f, (c, w) in enumerate(line.terms):
         assert Fraction(frame.p[f], frame.den) == Fraction(c, line.den) + Fraction(w, line.den) * Fraction(3, 8)
         assert Fraction(frame.s[f][0], frame.den) == Fraction(w, line.den) * Fraction(1, 4)
@@ -642,7 +642,7 @@ def test_expressions_that_did_not_happen_are_not_part_of_the_sum(counts, used):
 def test_the_smallest_numerators_are_positive():
     level = level_of(40, 60, 3.0)
     level.cut([2.0**-10])
-    frame = checker.Frame(level.line, {"center": [2.0**-10], "factor": [[2.0**-10]]})
+    frame = checker.Ball(level.line, {"center": [2.0**-10], "factor": [[2.0**-10]]})
     assert 1 in frame.p
     with pytest.raises(checker.Refused, match=r"centre of the ball is no point|does not enclose"):
         level.check_ball(frame)
@@ -659,7 +659,7 @@ def test_frames_have_one_row_and_column_per_coordinate():
         ([0.4], [[]]),
     ):
         with pytest.raises(checker.Refused, match="a frame of a wrong size"):
-            checker.Frame(line, {"center": center, "factor": factor})
+            checker.Ball(line, {"center": center, "factor": factor})
 
 
 def test_regions_use_what_their_method_has(monkeypatch):
@@ -671,8 +671,8 @@ def test_regions_use_what_their_method_has(monkeypatch):
     number = min(line.particles(data.marks[0][2], data.fits(line)[0]))
     part: dict[str, Any] = {"parts": [[0, [[number, 1]]]], "cuts": [[0.5], "domain 0"], "ball": None}
 
-    def region(method: str, likelihood: Any) -> checker.Region:
-        return checker.Region(asked, data, Fraction(1, 10), method, {"ends": {}, "likelihood": likelihood})
+    def region(method: str, likelihood: Any) -> checker.Known:
+        return checker.Known(asked, data, Fraction(1, 10), method, {"ends": {}, "likelihood": likelihood})
 
     found = region("likelihood", part)
     assert len(found.cuts) == 2 and found.ball is None and region("likelihood", None).cuts == []

@@ -17,7 +17,7 @@ import pytest
 
 from rpl_agent.core.model import Objective, Sense, build
 from rpl_agent.guarantee import checker
-from rpl_agent.guarantee.pipeline import certify
+from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.proof import prove, write_proof
 from tests.certify.proved import OBJECTIVES, known, model, sampled
 

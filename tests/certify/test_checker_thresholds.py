@@ -19,8 +19,9 @@ import pytest
 
 from rpl_agent.core.model import Objective, build
 from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.likelihood.checked_model import model_content
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import prove
 from tests.certify.proved import OBJECTIVES, known, model, sampled
 
@@ -321,7 +322,7 @@ def test_balls_that_are_accepted_enclose_the_set(K, J, room):
         level.bound = Fraction(fall(level, Fraction(center))) + Fraction(room)
 
         def encloses(half: float) -> bool:
-            frame = checker.Frame(level.line, {"center": [center], "factor": [[half]]})
+            frame = checker.Ball(level.line, {"center": [center], "factor": [[half]]})
             return passes(lambda: level.check_ball(frame), "does not enclose")
 
         small = min(center, 1 - center)
@@ -351,7 +352,7 @@ def test_the_centre_of_a_ball_is_in_the_set():
         height = Fraction(fall(level, Fraction(0.4)))
     for factor, good in ((1 + Fraction(1, 2**50), True), (1 - Fraction(1, 2**50), False)):
         level.bound = height * factor
-        frame = checker.Frame(level.line, {"center": [0.4], "factor": [[0.4]]})
+        frame = checker.Ball(level.line, {"center": [0.4], "factor": [[0.4]]})
         try:
             level.check_ball(frame)
             said = ""
@@ -384,10 +385,10 @@ def test_the_interval_of_an_only_coordinate_is_enforced():
     objective = checker.Objective(one, proof["objective"])
     data = checker.Data(one, proof["data"])
 
-    def region(center: float, half: float) -> checker.Region:
+    def region(center: float, half: float) -> checker.Known:
         ball = {"center": [center], "factor": [[half]]}
         changed = proof["regions"][0] | {"likelihood": part | {"ball": ball}}
-        return checker.Region(objective, data, Fraction(proof["delta"]), proof["confidence"], changed)
+        return checker.Known(objective, data, Fraction(proof["delta"]), proof["confidence"], changed)
 
     center, half = part["ball"]["center"][0], part["ball"]["factor"][0][0]
     found = region(center, half)
@@ -515,7 +516,7 @@ def test_nature_moves_as_much_as_intervals_allow():
     proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["cost"], Config("anytime")))
     one = checker.Model(proof["model"])
     objective, data = checker.Objective(one, proof["objective"]), checker.Data(one, proof["data"])
-    region = checker.Region(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])
+    region = checker.Known(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])
     draw, seen = random.Random(8), 0
     for upper in (True, False):
         values = [[draw.uniform(-5, 5)] for _ in range(one.states)]
@@ -552,7 +553,7 @@ def test_quadratics_are_bounded_on_the_ball():
     proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["Pmax"]))
     one = checker.Model(proof["model"])
     objective, data = checker.Objective(one, proof["objective"]), checker.Data(one, proof["data"])
-    region = checker.Region(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])
+    region = checker.Known(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])
     ball, draw = region.ball, random.Random(9)
     assert ball is not None
     values = [[draw.uniform(-1, 1) for _ in range(3)] for _ in range(one.states)]
@@ -572,7 +573,7 @@ def test_bounds_at_the_start_are_those_of_the_worst_point_of_the_ball():
     proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["Pmax"]))
     one = checker.Model(proof["model"])
     objective, data = checker.Objective(one, proof["objective"]), checker.Data(one, proof["data"])
-    region = checker.Region(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])
+    region = checker.Known(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])
     values = [[0.25, 3.0 + 2.0**-40, -4.0] for _ in range(one.states)]  # lengths are rounded up to the numbers' scale
     for upper, worst in ((True, 5.25), (False, -4.75)):
         bound = checker.Claim(region, None, upper, {"values": values}).at_start()
@@ -580,7 +581,7 @@ def test_bounds_at_the_start_are_those_of_the_worst_point_of_the_ball():
 
 
 def spread(
-    ball: checker.Frame, moves: list[Any], values: list[list[float]], here: list[float], y: tuple[float, ...]
+    ball: checker.Ball, moves: list[Any], values: list[list[float]], here: list[float], y: tuple[float, ...]
 ) -> float:
     """Σ f[y] U(t, y) − g·y in floats."""
     chance = {f: (ball.p[f] + sum(a * b for a, b in zip(ball.s[f], y))) / ball.den for _, f in moves}

@@ -95,7 +95,7 @@ def test_fixed_size_coverage_of_every_set():
     """Fixed N: all intervals and the ellipsoid hold at δ = 0.1; the e-value does not refute a true model."""
     model, theta = _bandit()
     truth_x = model.table.reduction.coordinates(theta)[0]
-    truth = model.table.evaluate(theta)
+    truth = model.table.at(theta)
     runs, delta = 300, 0.1
     failures = dict.fromkeys(("clopper-pearson", "anytime", "hoeffding", "ellipsoid", "e-value"), 0)
     simulator = Simulator(model.instantiate(theta), np.array([False, True, True]), 5, 9)

@@ -17,7 +17,8 @@ from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.pipeline import Config, certify, certify_uncertainty, uncertainty_from
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify
 from rpl_envs.benchmark import benchmark

@@ -11,7 +11,8 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Domain, Objective, build
 from rpl_agent.core.model.unused import projection
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from tests.reference.domains import points_of
 
 COST = Objective.cost("time", target="goal")

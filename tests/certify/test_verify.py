@@ -23,7 +23,8 @@ from rpl_agent.core.solver import solve
 from rpl_agent.core.solver.solution import Solution
 from rpl_agent.guarantee.best_so_far import best_so_far
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.verify import data_from_json, data_to_json, verify
 from tests.small_worlds import make_worlds_small
 

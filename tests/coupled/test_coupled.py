@@ -12,7 +12,7 @@ import pytest
 
 from rpl_agent.core.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
 from rpl_agent.core.coupled.affine import chances_of, choice_of, excess, of_rows, row_excess
-from rpl_agent.core.coupled.bounds import Slab, find_bound
+from rpl_agent.core.coupled.bounds import BetweenPlanes, find_bound
 from rpl_agent.core.coupled.expansion import StepExpansion, expansion_of, greedy_rules, value_at
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Nature, Objective, Policy, Sense
@@ -22,7 +22,8 @@ from rpl_agent.core.regions.lifting import build_region
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver import solve_at, solve_both
 from rpl_agent.core.solver.problem import Problem
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_envs.toy.blackjack import blackjack_model
 from tests.reference.coupled import box_points, exact_rows, exact_value, objectives, random_model, reached_by
 
@@ -39,7 +40,7 @@ def region_around(pmdp, width: float, kind: str = "intervals"):
         metric = np.diag(1.0 / np.maximum(np.abs(x - center).max(axis=0), 1e-3) ** 2)
         reach = max(float(d @ metric @ d) for d in x - center)
         return Ellipsoid(center, metric, reach * 1.2)
-    values = table.evaluate(grid)  # monotone in every parameter, so extreme at corners
+    values = table.at(grid)  # monotone in every parameter, so extreme at corners
     constant = table.is_constant
     slack = np.where(constant, 0.0, 1e-9)
     return build_region(pmdp, np.clip(values.min(axis=0) - slack, 0, 1), np.clip(values.max(axis=0) + slack, 0, 1))
@@ -483,13 +484,14 @@ def test_slabs_bound_their_points_and_cover():
         thetas = CENTER + 0.05 * rng.uniform(-1, 1, (200, 2))
         points = pmdp.table.reduction.coordinates(thetas)
         directions = rng.normal(size=(40, region.dimension))
-        for part in (Slab(region, frame, normal, -np.inf, middle), Slab(region, frame, normal, middle, np.inf)):
+        below = BetweenPlanes(region, frame, normal, -np.inf, middle)
+        above = BetweenPlanes(region, frame, normal, middle, np.inf)
+        for part in (below, above):
             inside = points[part.contains(points)]
             assert len(inside) > 5
             assert (part.minimize(directions)[:, None] <= directions @ inside.T + 1e-12).all()
             assert part.minimize(normal[None])[0] >= part.low - 1e-9
-        assert (Slab(region, frame, normal, -np.inf, middle).contains(points)
-                | Slab(region, frame, normal, middle, np.inf).contains(points)).all()  # fmt: skip
+        assert (below.contains(points) | above.contains(points)).all()
 
 
 def walk(n=6):

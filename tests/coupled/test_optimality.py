@@ -65,7 +65,7 @@ def small(table: dict, region=((0.4, 0.6),)):
         labels={"won": lambda s: s == "won", "end": lambda s: s in ENDS},
         rewards={"cost": lambda s, a: float(s not in ENDS)},
     )
-    ends = pmdp.table.evaluate(np.array(region).T)
+    ends = pmdp.table.at(np.array(region).T)
     return pmdp, build_region(pmdp, ends.min(axis=0), ends.max(axis=0))
 
 

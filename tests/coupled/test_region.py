@@ -263,7 +263,7 @@ def test_a_cube_is_no_ball():
         y = np.array(y)
         form = np.where(rows == columns, 1.0, 2.0) * y[rows] * y[columns]
         about = forms.p + forms.slope @ y + forms.curvature @ form
-        exact = query.pmdp.table.evaluate(frame.center + frame.half * y)
+        exact = query.pmdp.table.at(frame.center + frame.half * y)
         assert (np.abs(about - exact) <= forms.error + 1e-15).all()
         assert (np.abs(forms.curvature @ form) <= cube_sizes(forms.curvature, 2)).all()
     assert forms.error.max() < 1e-13  # of degree two: nothing is left

@@ -159,9 +159,9 @@ def test_domains_keep_every_expression_a_probability():
     rng = np.random.default_rng(5)
     for family in FAMILIES:
         pmdp = benchmark(family).pmdp
-        values = pmdp.table.evaluate(points_of(pmdp.domain, rng, 200))
+        values = pmdp.table.at(points_of(pmdp.domain, rng, 200))
         assert values.min() > -1e-9 and values.max() < 1 + 1e-9, family
     # and they are not smaller than need be: Betting's largest p makes some win certain
     betting = benchmark("Betting-25").pmdp
-    assert betting.table.evaluate(betting.domain.upper).max() == pytest.approx(1.0)
+    assert betting.table.at(betting.domain.upper).max() == pytest.approx(1.0)
     assert betting.domain.upper[0] == pytest.approx(1 - 0.0003 * 250)

@@ -74,7 +74,7 @@ def test_l1_rows_describe_the_balls():
         outcomes = len(expressions)
         epsilon = np.sqrt(2 * np.log((2**outcomes - 2) * len(unknown) / delta) / n)
         empirical = np.array([pooled[f] for f in expressions]) / n
-        truth = model.table.evaluate(grid)[:, expressions] * multiplicity
+        truth = model.table.at(grid)[:, expressions] * multiplicity
         inside_balls &= np.abs(truth - empirical).sum(axis=1) <= epsilon
     np.testing.assert_array_equal(inside_rows, inside_balls)
     assert 5 < inside_rows.sum() < 395
@@ -154,7 +154,7 @@ def test_e_value_equals_its_definition():
         log_marginal += gammaln(len(n) / 2) - gammaln(n.sum() + len(n) / 2) + (gammaln(n + 0.5) - gammaln(0.5)).sum()
 
     def negative(v):
-        values = model.table.evaluate(v)
+        values = model.table.at(v)
         return np.inf if (values <= 0).any() else -counts.successes @ np.log(values)
 
     best = minimize(negative, theta, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-9})

@@ -13,9 +13,10 @@ from rpl_agent.agent.planner import Planner
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Objective, Polynomial, build
+from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.likelihood.chart import Observations
 from rpl_agent.guarantee.likelihood.refutation.misspecification import _box_chart, _largest_likelihood
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.pipeline import Config
 
 
 def two_coins():

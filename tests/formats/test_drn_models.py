@@ -162,10 +162,10 @@ def test_a_known_drn_file_has_no_parameters_and_can_be_hidden(tmp_path):
     assert prism.answer(model, 'P=? [ F "heads" ]')[0].lower == pytest.approx(0.09 / 0.58, abs=1e-6)
     hidden = load_drn(path, hide_rows=True)
     assert hidden.pmdp.num_parameters == 3 and hidden.truth == pytest.approx([0.3, 0.7, 0.3])
-    bounds = model.pmdp.table.evaluate(np.zeros(0))
+    bounds = model.pmdp.table.at(np.zeros(0))
     write_uncertain(tmp_path / "again.drn", model.pmdp, bounds, bounds)
     again = load_drn(tmp_path / "again.drn").pmdp
-    assert again.table.evaluate(np.zeros(0))[again.expression] == pytest.approx(bounds[model.pmdp.expression])
+    assert again.table.at(np.zeros(0))[again.expression] == pytest.approx(bounds[model.pmdp.expression])
 
 
 # -- rounded numbers --------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def betting():
 
 @pytest.fixture(scope="module")
 def bounds(betting):
-    value = betting.pmdp.table.evaluate(np.array([0.55]))
+    value = betting.pmdp.table.at(np.array([0.55]))
     constant = betting.pmdp.table.is_constant
     return np.where(constant, value, np.clip(value - 0.3, 0, 1)), np.where(constant, value, np.clip(value + 0.1, 0, 1))
 
@@ -51,7 +51,7 @@ def test_names_become_identifiers_and_stay_distinct():
 def test_formula_labels_are_named_in_the_property(tmp_path):
     model = prism.load(MODELS / "glider.prism")
     model.pmdp, objective = model.objective("Pmax=? [ x<9 U x=5 & y>2 ]")
-    value = model.pmdp.table.evaluate(np.array([0.3, 0.7]))
+    value = model.pmdp.table.at(np.array([0.3, 0.7]))
     _, properties = write_uncertain(tmp_path / "g.drn", model.pmdp, value, value, objective)
     assert properties.read_text() == 'Pmax=? [ !"x_9" U "x_5_y_2" ]\n'
     assert " x_5_y_2" in (tmp_path / "g.drn").read_text()

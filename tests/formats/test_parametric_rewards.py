@@ -22,7 +22,8 @@ from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver import solve, solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.export import write_uncertain
-from rpl_agent.guarantee.pipeline import RELAXATIONS, Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import RELAXATIONS, Config
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.studies.baselines import QLearning
 

@@ -324,7 +324,7 @@ def test_division_by_a_parameter_is_read_where_it_comes_out_even():
     formula f = (p*p*q - q) / ((1+p)*4);
     module m x:[0..1]; [] x=0 -> -f:(x'=1) + 1+f:true; [] x=1 -> true; endmodule"""
     pmdp = prism.loads(text).pmdp
-    values = {pmdp.table.polynomial(f).evaluate({"p": "1/2", "q": "1/2"}) for f in range(pmdp.num_expressions)}
+    values = {pmdp.table.polynomial(f).at({"p": "1/2", "q": "1/2"}) for f in range(pmdp.num_expressions)}
     assert values == {Fraction(1, 16), Fraction(15, 16), Fraction(1)}
     with pytest.raises(prism.PrismError, match="divides by a parameter"):
         prism.loads(text.replace("(p*p*q - q)", "(p*p*q - q - 1)"))

@@ -107,12 +107,12 @@ def test_compiled_tapes_keys_of_many_words_and_the_plain_evaluator_agree(file, m
 
 
 def test_exploration_does_not_depend_on_threads_or_room(monkeypatch):
-    """Betting has levels of thousands of states; slabs that are too small for one state grow."""
+    """Betting has levels of thousands of states; buffers that are too small for one state grow."""
     text, found = (MODELS / "betting.prism").read_text(), []
-    for threads, states, slab in ((1, 1024, 1 << 14), (2, 1024, 1 << 14), (5, 300, 1 << 12), (3, 7, 1), (1, 1, 40)):
+    for threads, states, buffer in ((1, 1024, 1 << 14), (2, 1024, 1 << 14), (5, 300, 1 << 12), (3, 7, 1), (1, 1, 40)):
         monkeypatch.setattr(explorer, "threads", lambda threads=threads: threads)
-        monkeypatch.setattr(explorer, "SLAB_STATES", states)
-        monkeypatch.setattr(explorer, "SLAB", slab)
+        monkeypatch.setattr(explorer, "BUFFER_STATES", states)
+        monkeypatch.setattr(explorer, "BUFFER", buffer)
         program = prism.loads(text, {"n": 60}).program
         graph, _ = explorer.explore(program, np.array([[v.initial for v in program.variables]]))
         arrays = (v for v in vars(graph).values() if isinstance(v, np.ndarray))

@@ -31,7 +31,7 @@ def test_an_exact_division_is_a_polynomial(divided, rest):
     first = model.pmdp.table.polynomial(int(model.pmdp.expression[model.pmdp.row_ptr[row]]))
     point = {"p": 0.3, "q": 0.7}
     wanted = eval(divided.replace("^", "**"), {}, point)
-    assert float(first.evaluate({name: point[name] for name in first.parameters})) == pytest.approx(wanted)
+    assert float(first.at({name: point[name] for name in first.parameters})) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(("first", "second"), [("p/(p+q)", "q/(p+q)"), ("1/(1+p)", "p/(1+p)"), ("p/q", "1-p/q")])

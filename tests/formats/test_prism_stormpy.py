@@ -98,7 +98,7 @@ def read_back(path: Path):
 def test_storm_reads_the_uncertain_model_with_the_same_robust_value(file, ending, tmp_path):
     model = prism.load(MODELS / f"{file}.prism")
     pmdp, objective = model.objective()
-    value = pmdp.table.evaluate(np.array(TRUTH[file]))
+    value = pmdp.table.at(np.array(TRUTH[file]))
     # away from 0, which Storm refuses as a lower bound
     lower = np.where(pmdp.table.is_constant, value, np.clip(value - 0.02, 1e-4, 1))
     upper = np.where(pmdp.table.is_constant, value, np.clip(value + 0.02, 1e-4, 1))
@@ -124,7 +124,7 @@ def test_storm_reads_the_uncertain_model_with_the_same_robust_value(file, ending
 def test_storm_reads_point_models_with_the_same_value(tmp_path):
     model = prism.load(MODELS / "glider.prism")
     pmdp, objective = model.objective()
-    value = pmdp.table.evaluate(np.array(TRUTH["glider"]))
+    value = pmdp.table.at(np.array(TRUTH["glider"]))
     for ending in (".drn", ".umb"):
         path, properties = write_uncertain(tmp_path / f"point{ending}", pmdp, value, value, objective)
         storm = stormpy.build_model_from_drn(str(path)) if ending == ".drn" else stormpy.build_model_from_umb(str(path))

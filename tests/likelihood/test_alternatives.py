@@ -301,7 +301,7 @@ def evaluated(pmdp, *grid):
     """(points, F) the expressions on a grid (low, high, points) of p, which are the same for all counts."""
     key = (pmdp.content_hash, *grid)
     if key not in EVALUATED:
-        EVALUATED[key] = np.array([pmdp.table.evaluate(np.array([p])) for p in np.linspace(*grid)])
+        EVALUATED[key] = np.array([pmdp.table.at(np.array([p])) for p in np.linspace(*grid)])
     return EVALUATED[key]
 
 
@@ -425,7 +425,7 @@ def test_maximum_likelihood_is_what_the_search_finds():
     counts = walk(pmdp, np.random.default_rng(8), 300, lambda cell: 0.6)
 
     def negative(p):
-        values = pmdp.table.evaluate(p)
+        values = pmdp.table.at(p)
         return (
             np.inf
             if (values[counts.successes > 0] <= 0).any()

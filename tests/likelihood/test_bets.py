@@ -138,7 +138,7 @@ def test_wealth_does_not_grow_on_average_at_the_truth(choose, make, theta):
     """All sequences of six adaptive steps, payoffs fixed anew after one and three of them; for u and for -u."""
     model, theta = make(), np.array(theta)
     free = joint_coordinates(model).free
-    value, mean, weights = model.table.evaluate(theta)[free], np.zeros(2), 0.0
+    value, mean, weights = model.table.at(theta)[free], np.zeros(2), 0.0
     distinct = set()
     for weight, records in _paths(model, theta):
         counts, wealth = Counts(model, schedule="planned"), bets.Wealth(np.zeros(len(free)))
@@ -162,7 +162,7 @@ def test_payoffs_that_look_ahead_win_on_average(make, theta):
     """The same sum with payoffs that know the segment they are settled with: it must not pass the test above."""
     model, theta = make(), np.array(theta)
     free = joint_coordinates(model).free
-    value, mean = model.table.evaluate(theta)[free], 0.0
+    value, mean = model.table.at(theta)[free], 0.0
     for weight, records in _paths(model, theta):
         counts = Counts(model, schedule="planned")
         counts.add_many(*zip(*records[:2]))

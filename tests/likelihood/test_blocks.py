@@ -167,7 +167,7 @@ def test_a_block_is_bounded_as_it_would_be_alone(make):
         low, high = expression_bounds(alone, block.model)
         np.testing.assert_allclose(lower[block.expressions], low, atol=1e-9)
         np.testing.assert_allclose(upper[block.expressions], high, atol=1e-9)
-    truth = model.table.evaluate(theta)
+    truth = model.table.at(theta)
     assert ((lower <= truth) & (truth <= upper)).all()
     assert bool(blocks.others) == (make is leaning)
 
@@ -188,7 +188,7 @@ def test_products_of_coins_are_blocks_although_rows_mix_them():
     (a,), (b,) = anytime([won], [won + lost], per_event(split_main(0.01, OF_A_TABLE).level_set, len(blocks)))
     assert coin.coin is not None and (low[j], high[j]) == pytest.approx((a, b), abs=1e-12)
     lower, upper = expression_bounds(region, model)
-    truth = model.table.evaluate(theta)
+    truth = model.table.at(theta)
     assert ((lower <= truth) & (truth <= upper)).all() and Rectangular(model, region).compiled() is not None
 
 
@@ -285,7 +285,7 @@ def test_estimates_of_many_blocks_are_near_the_truth(make):
     counts = data(model, theta, 400, seed=6)
     counts.add_batch(np.rint(2000 * model.instantiate(theta).probability).astype(int))
     found = point_estimate(model, counts)
-    np.testing.assert_allclose(model.table.evaluate(found), model.table.evaluate(theta), atol=0.02)
+    np.testing.assert_allclose(model.table.at(found), model.table.at(theta), atol=0.02)
 
 
 def squares(side: int):

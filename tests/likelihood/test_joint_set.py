@@ -163,7 +163,7 @@ def test_a_first_batch_unlike_the_rest(name, sizes):
     model, theta = MODELS[name]()
     counts = Counts(model)
     for size, shift in zip(sizes, (-0.25, 0.25)):
-        counts.add_batch(np.rint(size * model.table.evaluate(theta + shift).ravel()[model.expression]).astype(np.int64))
+        counts.add_batch(np.rint(size * model.table.at(theta + shift).ravel()[model.expression]).astype(np.int64))
     known = learned(model, counts, DELTA, None)
     points = _members(known.joint, 100, seed=2)
     assert len(points) > 50
@@ -252,7 +252,7 @@ def test_fit_equals_scipy(name):
 
     def penalised(z):
         slack = chart.b - chart.A @ z
-        values = model.table.evaluate(z)[seen]
+        values = model.table.at(z)[seen]
         if (slack <= 0).any() or (values <= 0).any():
             return 1e9
         return -k @ np.log(values) - np.log(slack).sum()

@@ -243,7 +243,7 @@ def test_restrict_domain_adds_what_is_needed():
     restricted = restrict_domain(pmdp.table, box)
     rng = np.random.default_rng(0)
     points = points_of(box, rng, 3000)
-    fine = (pmdp.table.evaluate(points).min(axis=1) >= -1e-9) & (pmdp.table.evaluate(points).max(axis=1) <= 1 + 1e-9)
+    fine = (pmdp.table.at(points).min(axis=1) >= -1e-9) & (pmdp.table.at(points).max(axis=1) <= 1 + 1e-9)
     assert np.array_equal(restricted.contains(points), fine)
     assert 0 < fine.sum() < len(points)
 

@@ -129,13 +129,13 @@ def test_objectives_are_written_and_read():
 # ---------------------------------------------------------------------- policies
 def test_policies(pmdp):
     uniform = Policy.uniform(pmdp)
-    uniform.check(pmdp)
+    uniform.require_fit(pmdp)
     assert uniform.as_weights(pmdp)[:3].tolist() == [1 / 3] * 3
     first = Policy.deterministic(pmdp.state_ptr[:-1])
-    first.check(pmdp)
+    first.require_fit(pmdp)
     assert first.action(pmdp, 0) == pmdp.action[0] and first.is_deterministic
     mixed = first.mixed(pmdp, 0.9)
-    mixed.check(pmdp)
+    mixed.require_fit(pmdp)
     assert np.allclose(mixed.as_weights(pmdp)[:3], [0.9, 0.05, 0.05])
     assert mixed.as_weights(pmdp)[3] == 1.0  # a state with one action has no choice
     rng = np.random.default_rng(0)
@@ -148,7 +148,7 @@ def test_step_dependent_policies(pmdp):
     rows = np.tile(pmdp.state_ptr[:-1], (3, 1))
     rows[1, 0] = 2
     policy = Policy.deterministic(rows)
-    policy.check(pmdp)
+    policy.require_fit(pmdp)
     assert [policy.row(pmdp, 0, step=k) for k in (0, 1, 2, 9)] == [0, 2, 0, 0]
     with pytest.raises(ModelError, match="step-dependent"):
         policy.as_weights(pmdp)
@@ -158,21 +158,21 @@ def test_bad_policies_are_named(pmdp):
     with pytest.raises(ModelError, match="either"):
         Policy()
     with pytest.raises(ModelError, match=r"not enabled in state 1 = 1"):
-        Policy.deterministic(np.zeros(pmdp.num_states)).check(pmdp)
+        Policy.deterministic(np.zeros(pmdp.num_states)).require_fit(pmdp)
     with pytest.raises(ModelError, match="shape"):
-        Policy.deterministic(np.zeros(3)).check(pmdp)
+        Policy.deterministic(np.zeros(3)).require_fit(pmdp)
     weights = Policy.uniform(pmdp).as_weights(pmdp).copy()
     weights[0] = 0.9
     with pytest.raises(ModelError, match="state 0 = 0"):
-        Policy.randomised(weights).check(pmdp)
+        Policy.randomised(weights).require_fit(pmdp)
     weights[0] = -1
     with pytest.raises(ModelError, match=r"weight -1\.0 at state 0"):
-        Policy.randomised(weights).check(pmdp)
+        Policy.randomised(weights).require_fit(pmdp)
     weights[0] = np.nan
     with pytest.raises(ModelError, match="nan"):
-        Policy.randomised(weights).check(pmdp)
+        Policy.randomised(weights).require_fit(pmdp)
     with pytest.raises(ModelError, match="6 state-action pairs"):
-        Policy.randomised(np.ones(2)).check(pmdp)
+        Policy.randomised(np.ones(2)).require_fit(pmdp)
     with pytest.raises(ModelError, match="deterministic"):
         Policy.uniform(pmdp).mixed(pmdp)
     with pytest.raises(ModelError, match="outside"):

@@ -26,9 +26,9 @@ thetas = st.lists(st.floats(0, 1), min_size=3, max_size=3)
 @given(lists, thetas)
 def test_evaluation_and_reduction_agree_with_the_polynomials(expressions, theta):
     table = ExpressionTable.from_polynomials(expressions, NAMES)
-    exact = np.array([float(f.evaluate(dict(zip(NAMES, map(Fraction, theta))))) for f in expressions])
-    assert np.allclose(table.evaluate(np.array(theta)), exact, atol=1e-12)
-    batch = table.evaluate(np.array([theta, [0.0, 0.0, 0.0]]))
+    exact = np.array([float(f.at(dict(zip(NAMES, map(Fraction, theta))))) for f in expressions])
+    assert np.allclose(table.at(np.array(theta)), exact, atol=1e-12)
+    batch = table.at(np.array([theta, [0.0, 0.0, 0.0]]))
     assert batch.shape == (2, len(expressions)) and np.allclose(batch[0], exact, atol=1e-12)
     assert np.allclose(batch[1], table.constant)
     assert [table.polynomial(i) for i in range(len(table))] == expressions
@@ -67,7 +67,7 @@ def test_huge_coefficients_stay_exact():
     table, rank = ExpressionTable.from_polynomials(expressions, ("p",)).sorted()
     assert table.polynomial(int(rank[0])) != table.polynomial(int(rank[1]))
     assert table.data.dtype == object
-    assert np.allclose(table.evaluate(np.array([0.25])), 0.75)
+    assert np.allclose(table.at(np.array([0.25])), 0.75)
 
 
 def test_properties_and_errors():
@@ -77,7 +77,7 @@ def test_properties_and_errors():
     with pytest.raises(ModelError, match="unknown parameters"):
         ExpressionTable.from_polynomials([Polynomial.parse("z")], NAMES)
     with pytest.raises(ModelError, match="2 entries"):
-        table.evaluate(np.array([0.5, 0.5]))
+        table.at(np.array([0.5, 0.5]))
     with pytest.raises(ModelError, match="constant monomial first"):
         ExpressionTable.from_integers(("p",), np.array([[1], [0]]), np.array([[1, 2]]), [1, 1])
 
@@ -108,7 +108,7 @@ def test_many_parameters_need_no_square_array():
     dense = ExpressionTable(names, plain.monomials, (plain.indptr, plain.indices, plain.data), plain.denominators)
     assert not dense.is_plain
     theta = np.random.default_rng(1).uniform(0.0, 0.5, (3, 100))
-    np.testing.assert_array_equal(plain.evaluate(theta), dense.evaluate(theta))
+    np.testing.assert_array_equal(plain.at(theta), dense.at(theta))
     np.testing.assert_array_equal(plain.reduction.coordinates(theta), dense.reduction.coordinates(theta))
     np.testing.assert_array_equal(plain.reduction.weights.toarray(), dense.reduction.weights.toarray())
     assert [plain.polynomial(int(f)) for f in rank] == polynomials

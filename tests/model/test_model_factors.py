@@ -43,8 +43,8 @@ def check_exact(model: ParametricMDP, rng: np.random.Generator) -> None:
             theta = {name: Fraction(int(rng.integers(1, 40)), 41) for name in model.table.parameters}
             product = Fraction(1)
             for i, m in zip(row.indices, row.data):
-                product *= found.forms.polynomial(int(i)).evaluate(theta) ** int(m)
-            ratios.add(model.table.polynomial(f).evaluate(theta) / product)
+                product *= found.forms.polynomial(int(i)).at(theta) ** int(m)
+            ratios.add(model.table.polynomial(f).at(theta) / product)
         assert len(ratios) == 1
         (scale,) = ratios
         assert scale > 0 and np.isclose(np.log(float(scale)), found.log_scale[f], rtol=1e-12, atol=1e-12)
@@ -126,13 +126,13 @@ def test_random_products_have_the_likelihood_of_their_factors(seed):
     model = model_of(Domain.box(names), *texts)
     check_exact(model, rng)
     found, theta = factors(model), rng.uniform(0.05, 0.95, size=d)
-    values, counts = model.table.evaluate(theta), rng.integers(0, 50, size=len(model.table))
+    values, counts = model.table.at(theta), rng.integers(0, 50, size=len(model.table))
     product = (values > 0) & (counts > 0)
     counts = np.where(product, counts, 0)
     direct = counts[product] @ np.log(values[product])
     pooled = found.counts(counts)
     used = pooled > 0
-    through = pooled[used] @ np.log(found.forms.evaluate(theta)[used]) + counts[product] @ found.log_scale[product]
+    through = pooled[used] @ np.log(found.forms.at(theta)[used]) + counts[product] @ found.log_scale[product]
     assert np.isclose(direct, through, rtol=1e-12)
     for text in texts:
         wanted = Polynomial.parse(text)

@@ -37,7 +37,7 @@ def test_the_error_is_a_bound(seed):
         step = reach * rng.choice([-1.0, 1.0, 0.5, 0.0], size=d)
         exact = [Fraction(c) + Fraction(t) for c, t in zip(center.tolist(), step.tolist())]
         for f in range(len(table)):
-            value = table.polynomial(f).evaluate(dict(zip(table.parameters, exact)))
+            value = table.polynomial(f).at(dict(zip(table.parameters, exact)))
             t = [Fraction(x) for x in step.tolist()]
             model = Fraction(found.value[f]) + sum(Fraction(a) * b for a, b in zip(found.slope[f].tolist(), t))
             model += sum(Fraction(found.curvature[f, i, j]) * t[i] * t[j] for i in range(d) for j in range(d))
@@ -60,5 +60,5 @@ def test_many_centers_at_once():
     for k, center in enumerate(centers):
         for row, f in enumerate((1, 3)):
             step = rng.uniform(-1, 1, 2)
-            value = table.evaluate(center + step)[f]
+            value = table.at(center + step)[f]
             assert np.isclose(value, terms[k, row] @ np.prod(step**alpha, axis=1), rtol=1e-9, atol=1e-12)

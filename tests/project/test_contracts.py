@@ -89,7 +89,7 @@ def model():
 
 PMDP = model()
 THETAS = np.array([[0.2, 0.3], [0.3, 0.2], [0.25, 0.25]])
-VALUES = PMDP.table.evaluate(THETAS)
+VALUES = PMDP.table.at(THETAS)
 LOWER, UPPER = VALUES.min(axis=0), VALUES.max(axis=0)
 REGION = build_region(PMDP, LOWER, UPPER)
 RELAXATIONS = {

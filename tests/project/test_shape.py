@@ -49,6 +49,21 @@ INTERNAL = ("lark.parsers", "lark.lexer")
 MANY_OPTIONS = {"RPLAgent.__init__", "RPLAgent.learn", "train", "build_vectorized"}
 
 
+#: Words that were once names of many things: everything in the package, the checker included, that is called so.
+ONE_MEANING = {
+    "certify": {"guarantee/claims/limits.py certify", "agent/rpl.py RPLAgent.certify"},
+    "check": {"guarantee/checker.py check", "core/solver/solution.py Solution.check"},
+    "evaluate": {"agent/queries.py Queries.evaluate"},
+    "play": set(),
+    "Play": set(),
+    "Plays": set(),
+    "Frame": {"core/regions/frame.py Frame"},
+    "Region": {"core/regions/base.py Region"},
+    "slabs": {"guarantee/likelihood/bets/slabs.py slabs"},
+    "Slab": set(),
+    "Slabs": {"guarantee/likelihood/bets/slabs.py Slabs"},
+}
+
 #: Nodes that can hold a definition or an import: expressions do not.
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
@@ -162,6 +177,24 @@ def test_class_names_are_unique():
             if isinstance(node, ast.ClassDef):
                 homes[node.name.lstrip("_")].append(str(path.relative_to(ROOT)))
     assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
+def test_one_word_means_one_thing():
+    """At most a function and the method of the same purpose, both of which users call."""
+    found: dict[str, set[str]] = {name: set() for name in ONE_MEANING}
+
+    def look(node: ast.AST, file: str, inside: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.ClassDef, ast.FunctionDef)):
+                if child.name in found:
+                    found[child.name].add(f"{file} {inside}{child.name}")
+                look(child, file, f"{inside}{child.name}.")
+            elif isinstance(child, STATEMENTS):
+                look(child, file, inside)
+
+    for path in (*SOURCES, CHECKER):
+        look(parsed(path), path.relative_to(ROOT).as_posix().removeprefix("rpl_agent/"), "")
+    assert found == ONE_MEANING
 
 
 def test_every_module_is_in_the_layers():

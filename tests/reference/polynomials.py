@@ -117,7 +117,7 @@ def region(random: Random, d: int) -> tuple[Region, list[Point]]:
 def at(rows: list, names: tuple[str, ...], theta: Point) -> list[list[list[dict[int, Fraction]]]]:
     """The model at one parameter, for the oracle."""
     values = dict(zip(names, theta))
-    return [[[{j: f.evaluate(values) for j, f in row.items()}] for row in choices] for choices in rows]
+    return [[[{j: f.at(values) for j, f in row.items()}] for row in choices] for choices in rows]
 
 
 def round_of(seed: int) -> Tally:

@@ -30,8 +30,9 @@ from rpl_agent.core.schema import jsonable
 from rpl_agent.core.solver import solve
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.likelihood.checked_model import model_content
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import prove
 from tests.reference import polynomials
 from tests.reference.fuzz import SIGNED, Dice, Tally, above, below, objectives, question_of, random_policy, values_of

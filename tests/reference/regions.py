@@ -114,7 +114,7 @@ def _built(actions, domain: Domain, states: int) -> ParametricMDP:
 def intervals_around(pmdp: ParametricMDP, theta: np.ndarray, seed: int, width: float = 0.1):
     """Random intervals (F,) that contain f[theta]."""
     rng = np.random.default_rng(seed)
-    f = pmdp.table.evaluate(theta)
+    f = pmdp.table.at(theta)
     lower = np.clip(f - rng.uniform(0, width, len(f)), 0, 1)
     upper = np.clip(f + rng.uniform(0, width, len(f)), 0, 1)
     constant = pmdp.table.is_constant

@@ -24,7 +24,7 @@ def region_of(pmdp, center: np.ndarray, width: float, kind: str):
         middle = x.mean(axis=0)
         metric = np.diag(1.0 / np.maximum(np.abs(x - middle).max(axis=0), 1e-3) ** 2)
         return Ellipsoid(middle, metric, 1.2 * max(float(d @ metric @ d) for d in x - middle))
-    values, slack = pmdp.table.evaluate(grid), np.where(pmdp.table.is_constant, 0.0, 1e-9)
+    values, slack = pmdp.table.at(grid), np.where(pmdp.table.is_constant, 0.0, 1e-9)
     return build_region(pmdp, np.clip(values.min(axis=0) - slack, 0, 1), np.clip(values.max(axis=0) + slack, 0, 1))
 
 

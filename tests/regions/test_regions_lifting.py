@@ -45,7 +45,7 @@ def test_affine_region_is_exact(seed, d):
     lower, upper = intervals_around(pmdp, truth, seed)
     region = build_region(pmdp, lower, upper)
     points = np.vstack([truth, points_of(pmdp.domain, rng, 200)])
-    f = pmdp.table.evaluate(points)
+    f = pmdp.table.at(points)
     inside = ((f >= lower) & (f <= upper)).all(axis=1)
     clear = inside | ((f < lower - 1e-6) | (f > upper + 1e-6)).any(axis=1)
     contained = region.contains(pmdp.table.reduction.coordinates(points))
@@ -63,7 +63,7 @@ def test_polynomial_region_contains_every_feasible_point(seed, degree):
     lower, upper = intervals_around(pmdp, truth, seed)
     region = build_region(pmdp, lower, upper)
     points = np.vstack([truth, rng.uniform(truth - 0.1, truth + 0.1, (300, 2)).clip(0, 1)])
-    f = pmdp.table.evaluate(points)
+    f = pmdp.table.at(points)
     feasible = points[((f >= lower) & (f <= upper)).all(axis=1)]
     x = pmdp.table.reduction.coordinates(feasible)
     directions = rng.normal(size=(40, region.dimension))
@@ -97,7 +97,7 @@ def test_chains_reach_down_to_the_parameters():
         assert (chart.exponents[k] == chart.exponents[i] + chart.exponents[j]).all()
     assert {int(k) for k in chart.products[:, 0]} == {k for k, e in enumerate(chart.exponents) if e.sum() > 1}
     assert chart.weights @ lifted(chart, np.array([[0.3, 0.5]]))[0] + pmdp.table.constant == pytest.approx(
-        pmdp.table.evaluate(np.array([0.3, 0.5]))
+        pmdp.table.at(np.array([0.3, 0.5]))
     )
 
 

@@ -21,7 +21,7 @@ def test_outline_surrounds_the_feasible_points(pmdp):
     region = build_region(pmdp, lower, upper)
     points = theta + np.random.default_rng(0).normal(size=(500, len(theta))) * 0.05
     points = points[pmdp.domain.contains(points, tol=0.0)]
-    f = pmdp.table.evaluate(points)
+    f = pmdp.table.at(points)
     points = np.vstack([theta, points[((f >= lower) & (f <= upper)).all(axis=1)]])
     directions = np.random.default_rng(2).normal(size=(30, len(theta)))
     support = parameter_support(region, pmdp, directions)

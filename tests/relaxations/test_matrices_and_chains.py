@@ -90,7 +90,7 @@ def test_the_chain_of_a_policy_has_its_value(tmp_path):
     assert solve_at(mixed, theta, goal).lower == pytest.approx(0.75 * 0.3 + 0.7 / 2, abs=1e-6)
     assert mixed.row_reward("r")[0] == pytest.approx(0.5 * pmdp.row_reward("r")[bold])
     for made in (chain, mixed):
-        bounds = made.table.evaluate(theta)
+        bounds = made.table.at(theta)
         write_uncertain(tmp_path / "c.drn", made, bounds, bounds)
     with pytest.raises(ModelError, match="step-dependent"):
         Policy.deterministic(np.stack([best.rows, best.rows])).induced_chain(pmdp)

@@ -25,7 +25,8 @@ from rpl_agent.core.relaxations.interval import (
 )
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver import solve
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from tests.reference.domains import points_of
 from tests.reference.regions import affine_model, intervals_around, polynomial_model
 
@@ -84,7 +85,7 @@ def test_sampled_points_of_u_lie_in_every_relaxation(kind, seed):
     rng = np.random.default_rng(seed)
     points = np.vstack([theta, (theta + rng.normal(size=(50, len(theta))) * 0.05)])
     points = points[pmdp.domain.contains(points, tol=0.0)]
-    f = pmdp.table.evaluate(points)
+    f = pmdp.table.at(points)
     f = f[((f >= lower) & (f <= upper)).all(axis=1)]
     values, out = rng.normal(size=pmdp.num_states), np.empty(pmdp.num_rows)
     exact = np.add.reduceat(f[:, pmdp.expression] * values[pmdp.successor], pmdp.row_ptr[:-1], axis=1)
@@ -133,7 +134,7 @@ def bounds_of(pmdp, given):
         elif 1 - polynomial in given:
             lower[f], upper[f] = 1 - given[1 - polynomial][1], 1 - given[1 - polynomial][0]
         elif polynomial.is_constant:
-            lower[f] = upper[f] = float(polynomial.evaluate({}))
+            lower[f] = upper[f] = float(polynomial.at({}))
     return lower, upper
 
 
@@ -193,7 +194,7 @@ def test_rectangular_of_every_region_kind_agrees_with_queries_one_by_one():
                 f, v = pmdp.expression[span], sign * values[pmdp.successor[span]]
                 query = v @ constant[f] + region.minimize((v @ weights[f])[None])[0]
                 assert sign * out[row] >= query - 1e-9
-                assert sign * out[row] <= v @ pmdp.table.evaluate(theta)[f] + 1e-9
+                assert sign * out[row] <= v @ pmdp.table.at(theta)[f] + 1e-9
             batch = np.empty(pmdp.num_rows)
             Intervals(pmdp, *relaxation.bounds()).expectation(values, extremum, batch)
             relaxation._by_queries(values, extremum, batch, None)  # which improves on the hull
@@ -237,7 +238,7 @@ def test_range_on_box_encloses_and_is_exact_for_multilinear(seed, degree):
     lower, upper = corner, corner + rng.uniform(0, 0.3, 2)
     low, high = range_on_box(pmdp.table, lower, upper)
     grid = np.stack(np.meshgrid(*[np.linspace(a, b, 15) for a, b in zip(lower, upper)]), axis=-1).reshape(-1, 2)
-    f = pmdp.table.evaluate(grid)
+    f = pmdp.table.at(grid)
     assert (low <= f.min(axis=0).clip(0, 1)).all() and (high >= f.max(axis=0).clip(0, 1)).all()
     if degree <= 2:  # products of two coins with different parameters
         assert np.allclose(low, f.min(axis=0).clip(0, 1), atol=1e-12)
@@ -295,7 +296,7 @@ def test_the_bounds_of_used_parameters_stay_with_them(case, names, ellipsoid):
     names = (*names, "r") if case == "affine" else names
     pmdp = go_or_stop(UNUSED_CASES[case], Domain.box(names))
     theta = np.array([{"p": 0.6, "q": 0.6, "r": 0.5, "u": 0.1}[name] for name in names])
-    truth = pmdp.table.evaluate(theta).ravel()
+    truth = pmdp.table.at(theta).ravel()
     region = build_region(pmdp, np.maximum(truth - 0.02, 0.0), np.minimum(truth + 0.02, 1.0))
     if ellipsoid:
         x = pmdp.table.reduction.coordinates(theta)[0]
@@ -317,8 +318,8 @@ def test_more_unused_parameters_than_coordinates():
     pmdp = go_or_stop(terms, Domain.box([*names, *used]))
     theta = np.array([0.5] * len(names) + [0.3, 0.6, 0.4])
     counts = Counts(pmdp)
-    counts.add_batch(np.rint(1000 * pmdp.table.evaluate(theta).ravel()[pmdp.expression]).astype(int))
-    truth = np.prod([float(f.evaluate(dict(zip(used, theta[-3:])))) for f in terms])
+    counts.add_batch(np.rint(1000 * pmdp.table.at(theta).ravel()[pmdp.expression]).astype(int))
+    truth = np.prod([float(f.at(dict(zip(used, theta[-3:])))) for f in terms])
     for relaxation in ("parameter", "expression", "rectangular"):
         found = certify(pmdp, counts, Objective.reach("goal"), Config("ellipsoid", relaxation))
         assert found.lower <= truth <= found.upper

@@ -113,7 +113,7 @@ def test_coupled_round_trip_keeps_the_ranges():
     region = build_region(pmdp, *intervals_around(pmdp, theta, 1))
     umdp = to_umdp(pmdp, region)
     assert not is_rectangular(umdp)
-    kernels = pmdp.table.evaluate(np.vstack([theta, points_of(pmdp.domain, np.random.default_rng(0), 300)]))
+    kernels = pmdp.table.at(np.vstack([theta, points_of(pmdp.domain, np.random.default_rng(0), 300)]))
     x = pmdp.table.reduction.coordinates(np.vstack([theta, points_of(pmdp.domain, np.random.default_rng(0), 300)]))
     inside = region.contains(x)
     member = np.array([contains(umdp, f[pmdp.expression], tol=1e-8) for f in kernels])

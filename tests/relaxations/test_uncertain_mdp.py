@@ -27,7 +27,7 @@ def model(n: int = 6):
 
 
 def intervals(pmdp):
-    middle = pmdp.table.evaluate(np.array([0.6, 0.2]))
+    middle = pmdp.table.at(np.array([0.6, 0.2]))
     width = np.where(pmdp.table.is_constant, 0.0, 0.1)
     return np.clip(middle - width, 0, 1), np.clip(middle + width, 0, 1)
 
@@ -70,12 +70,12 @@ def test_data_narrow_an_uncertain_mdp():
     given = UncertainMDP.from_intervals(pmdp, *intervals(pmdp))
     before = [solve(given, GOAL, nature) for nature in (Nature.ADVERSARIAL, Nature.COOPERATIVE)]
     counts = Counts(given.pmdp)
-    truth = pmdp.table.evaluate(np.array([0.6, 0.2]))[pmdp.expression]
+    truth = pmdp.table.at(np.array([0.6, 0.2]))[pmdp.expression]
     rng = np.random.default_rng(1)
     batch = np.concatenate([rng.multinomial(20_000, truth[a:b]) for a, b in zip(pmdp.row_ptr, pmdp.row_ptr[1:])])
     counts.add_batch(batch)
     found = certify(given, counts, GOAL, Config(delta=0.05))
-    exact = solve(UncertainMDP.from_intervals(pmdp, *[pmdp.table.evaluate(np.array([0.6, 0.2]))] * 2), GOAL)
+    exact = solve(UncertainMDP.from_intervals(pmdp, *[pmdp.table.at(np.array([0.6, 0.2]))] * 2), GOAL)
     assert before[0].lower < found.lower <= exact.lower + 1e-6 and exact.upper - 1e-6 <= found.upper < before[1].upper
 
 
@@ -108,7 +108,7 @@ def test_data_narrow_a_drn_file_and_go_back_into_one(tmp_path, capsys):
     write_uncertain(path, pmdp, *intervals(pmdp), GOAL)
     skeleton = load_drn(path).pmdp
     rng, lines = np.random.default_rng(3), ["episode,x,action,next_x"]
-    truth = pmdp.table.evaluate(np.array([0.6, 0.2]))[pmdp.expression]
+    truth = pmdp.table.at(np.array([0.6, 0.2]))[pmdp.expression]
     for row in range(skeleton.num_rows):
         part = slice(skeleton.row_ptr[row], skeleton.row_ptr[row + 1])
         name = skeleton.action_names[skeleton.action[row]]

@@ -83,7 +83,7 @@ def test_random_interval_models(seed, tmp_path):
 )
 def test_benchmarks_as_interval_models(name, tmp_path):
     world = benchmark(name)
-    p = world.pmdp.table.evaluate(np.array(world.theta))
+    p = world.pmdp.table.at(np.array(world.theta))
     slack = 0.05 * np.minimum(p, 1 - p)
     relaxation = Intervals(world.pmdp, np.clip(p - slack, 0, 1), np.clip(p + slack, 0, 1))
     model = storm_model(tmp_path, relaxation)

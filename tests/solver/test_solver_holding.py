@@ -13,7 +13,8 @@ from rpl_agent.core.model import Nature, Objective, Sense
 from rpl_agent.core.regions import Polytope
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver import solve
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from tests.reference.random_models import Uncompiled
 
 #: A coin decides which parameter is played: half of the mass leaves {a, b}, but in the hull of a's row a and b may have

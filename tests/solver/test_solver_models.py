@@ -27,7 +27,7 @@ ACYCLIC = ("Aircraft", "Betting", "ParallelBetting", "MarsRover")
 
 def around(pmdp, theta, width: float) -> Intervals:
     """Intervals of relative width around the truth; constants stay points."""
-    p = pmdp.table.evaluate(np.asarray(theta, dtype=float))
+    p = pmdp.table.at(np.asarray(theta, dtype=float))
     slack = width * np.minimum(p, 1 - p)
     return Intervals(pmdp, np.clip(p - slack, 0, 1), np.clip(p + slack, 0, 1))
 
@@ -111,7 +111,7 @@ def test_a_hand_made_box_of_parameters_is_tighter_than_its_hull():
     reduction = pmdp.table.reduction
     low, high = reduction.coordinates(np.array([[0.2, 0.2]]))[0], reduction.coordinates(np.array([[0.4, 0.4]]))[0]
     box = empty_polytope_data(np.minimum(low, high), np.maximum(low, high))
-    corners = pmdp.table.evaluate(np.array([[0.2, 0.2], [0.4, 0.4], [0.2, 0.4], [0.4, 0.2]]))
+    corners = pmdp.table.at(np.array([[0.2, 0.2], [0.4, 0.4], [0.2, 0.4], [0.4, 0.2]]))
     lower, upper = corners.min(axis=0), corners.max(axis=0)
     forms = RowForms(pmdp.table.constant, np.ascontiguousarray(reduction.weights))
     region = CompiledRelaxation(pmdp, compiled_set(POLYTOPE, lower, upper, forms=forms, polytope=box), "box")
@@ -134,7 +134,7 @@ def test_a_hand_made_ball_of_parameters():
     angles = np.linspace(0, 2 * np.pi, 721)
     points = np.array([[0.3, 0.3]]) + radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     assert reduction.is_identity, "the model's coordinates are its parameters"
-    around_ball = pmdp.table.evaluate(points)
+    around_ball = pmdp.table.at(points)
     lower, upper = around_ball.min(axis=0) - 1e-4, around_ball.max(axis=0) + 1e-4
     forms = RowForms(pmdp.table.constant, np.ascontiguousarray(reduction.weights))
     ellipsoid = EllipsoidData(center, np.eye(2), radius)

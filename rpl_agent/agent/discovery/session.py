@@ -214,7 +214,7 @@ class OpenSession(OpenRecord, RunSession):
         return self.experience.refuted is not None
 
     # ------------------------------------------------------------------ certificates
-    def certify(self) -> OpenCertificate:
+    def update_certificate(self) -> OpenCertificate:
         """The policy with the best guarantee, and the least bound on every policy, so far."""
         experience, (low, high) = self.experience, self.assumptions.overall
         if experience.refuted is not None:
@@ -273,7 +273,7 @@ class OpenSession(OpenRecord, RunSession):
     def policy(self) -> OpenPolicy:
         """The policy with the best guarantee so far."""
         if self.best is None:
-            self.certify()
+            self.update_certificate()
         return (
             OpenPolicy(np.zeros((self.assumptions.layers, 0), dtype=np.int64))
             if self.best is None

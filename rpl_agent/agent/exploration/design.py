@@ -40,7 +40,7 @@ GRADIENTS = 50_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Plays:
+class Episodes:
     """Episodes at one parameter vector: the best policy for a reward, and the visits of a policy."""
 
     problem: Problem
@@ -51,8 +51,8 @@ class Plays:
     steps: int  # solver steps in an episode; without cycles plays end by themselves, and one rule is best throughout
 
     @classmethod
-    def of(cls, problem: Problem, frame: Frame, limit: int | None) -> Plays | None:
-        """Plays of an environment that ends an episode after ``limit`` steps; None if they might never end."""
+    def of(cls, problem: Problem, frame: Frame, limit: int | None) -> Episodes | None:
+        """Episodes of an environment that ends an episode after ``limit`` steps; None if they might never end."""
         pmdp, horizon = problem.pmdp, problem.objective.horizon
         order = problem.order
         if limit is not None:
@@ -98,7 +98,7 @@ class RowInformation:
 
     def __init__(self, pmdp: ParametricMDP, theta: np.ndarray, weights: np.ndarray, gradient: np.ndarray):
         self._pmdp, self._theta, self._weights, self._gradient = pmdp, theta, weights, gradient
-        self._value = np.maximum(pmdp.table.evaluate(theta), MIN_PROBABILITY)
+        self._value = np.maximum(pmdp.table.at(theta), MIN_PROBABILITY)
 
     def of(self, visits: np.ndarray) -> np.ndarray:
         """(n, n) Σ visits_row I_row."""
@@ -139,7 +139,7 @@ def informative_policy(
     if start.rows is None or weights is None:
         return None
     problem, frame = Problem.of(relaxation, objective, Nature.COOPERATIVE, None), point_frame(pmdp, theta)
-    plays = Plays.of(problem, frame, goal.limit)
+    plays = Episodes.of(problem, frame, goal.limit)
     gradient = None if plays is None else optimum_gradient(problem, frame, start)
     if against and gradient is not None:
         other = value_gradient(problem, frame, start, start)
@@ -167,7 +167,7 @@ def value_gradient(problem: Problem, frame: Frame, policy: Policy | None, start:
     return None if found is None else found.gradient[..., first, :].reshape(-1, frame.dimension)[-1]
 
 
-def design(plays: Plays, information: RowInformation, seen: np.ndarray, goal: SamplingGoal) -> Policy | None:
+def design(plays: Episodes, information: RowInformation, seen: np.ndarray, goal: SamplingGoal) -> Policy | None:
     """The memoryless policy with the best visits given the information ``seen`` (n, n), by Frank–Wolfe."""
     pmdp = plays.problem.pmdp
     step = np.where(pmdp.is_silent[pmdp.row_state], 0.0, 1.0) if goal.per_step else np.zeros(pmdp.num_rows)

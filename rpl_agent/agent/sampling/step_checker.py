@@ -75,7 +75,7 @@ class StepChecker:
     def use(self, policy: Policy) -> None:
         """Set the policy that `choose` draws from; one with a rule per step is deterministic."""
         if policy is not self._policy:
-            policy.check(self.pmdp)
+            policy.require_fit(self.pmdp)
             stepped = policy.rows is not None and policy.rows.ndim == 2
             self._weights = None if stepped else policy.as_weights(self.pmdp)
             self._policy = policy

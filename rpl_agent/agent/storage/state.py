@@ -309,7 +309,7 @@ def _check(stored: SessionState, pmdp: ParametricMDP) -> None:
     allowed = None if session.within is None else session.within.policy
     for policy in (session.sampling, session.informative, allowed, *(c.policy for c in carriers if c is not None)):
         if policy is not None:
-            policy.check(pmdp)
+            policy.require_fit(pmdp)
     values = [(v, "f", (*v.shape[:-1], pmdp.num_states)) for s in solutions for v in (s.lower_values, s.upper_values)]
     if planner.optimistic is not None:
         values.append((planner.optimistic.values, "f", (*planner.optimistic.values.shape[:-1], pmdp.num_states)))

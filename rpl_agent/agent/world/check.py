@@ -79,7 +79,7 @@ class _Seen:
             )
             return None
 
-    def play(self, rng: np.random.Generator, seed: int | None) -> None:
+    def run_episode(self, rng: np.random.Generator, seed: int | None) -> None:
         env, reader, pmdp = self.world.env, self.world.reader, self.pmdp
         observation, info = env.reset(seed=seed)
         state = self.read(observation, lambda: reader.first(observation, info))
@@ -138,7 +138,7 @@ def check_model(
     )
     seen, rng = _Seen(world), np.random.default_rng(seed)
     for episode in range(episodes):
-        seen.play(rng, seed if episode == 0 else None)
+        seen.run_episode(rng, seed if episode == 0 else None)
     lines, problems = _compare(seen)
     shown = int((~world.pmdp.is_silent[world.pmdp.row_state]).sum())
     return ModelCheck(lines, [*seen.strange.values(), *problems], episodes, seen.steps, len(seen.ways), shown)

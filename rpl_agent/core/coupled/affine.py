@@ -330,7 +330,7 @@ def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
     if bound.scope.shape != shape or bound.scope.dtype != bool:
         return ["the scope is not a set of states"]
     if bound.policy is not None:
-        bound.policy.check(pmdp)
+        bound.policy.require_fit(pmdp)
     return []
 
 

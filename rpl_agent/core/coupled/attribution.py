@@ -89,7 +89,7 @@ def fisher_information(pmdp: ParametricMDP, amounts: np.ndarray, theta: np.ndarr
     amounts : (F,) the data K; may be negative as the difference of two data sets.
     """
     some = (amounts != 0) & ~pmdp.table.is_constant
-    value = np.maximum(pmdp.table.evaluate(theta)[some], MIN_PROBABILITY)
+    value = np.maximum(pmdp.table.at(theta)[some], MIN_PROBABILITY)
     weights = slopes(pmdp, theta)
     assert weights is not None
     root = weights[some] * (np.sqrt(np.abs(amounts[some])) / value)[:, None]

@@ -310,7 +310,7 @@ def _of_piece(
 # ---------------------------------------------------------------------- pieces
 # A piece is the part of a region between two parallel planes, and its bound holds for the parameters in it; the worst
 # piece bounds them all. The piece with the worst bound is split in two, until a budget of pieces is spent.
-class Slab(Region):
+class BetweenPlanes(Region):
     """{x in region : low ≤ normal·x ≤ high}.
 
     For any μ, c·x = (c + μ normal)·x − μ normal·x, so the minimum over the region of (c + μ normal)·x, minus μ · high
@@ -405,7 +405,7 @@ def worst_of_pieces(
         for low, high in ((old.low, middle), (middle, old.high)):
             # The outermost pieces have one plane only, so that together they cover the region.
             first, last = -np.inf if low == least else low, np.inf if high == most else high
-            bound = attempt(Slab(region, frame, direction, first, last))
+            bound = attempt(BetweenPlanes(region, frame, direction, first, last))
             halves.append(Piece(low, high, min(old.bound, bound)))
         pieces[worst : worst + 1] = halves
         budget -= 2

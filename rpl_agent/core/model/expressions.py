@@ -264,7 +264,7 @@ class ExpressionTable:
             return np.hstack([np.ones((len(theta), 1)), theta])
         return _monomial_values(self.monomials, theta)
 
-    def evaluate(self, theta: np.ndarray) -> np.ndarray:
+    def at(self, theta: np.ndarray) -> np.ndarray:
         """All of Λ at θ (d,) or a batch (n, d): one matrix product over monomials."""
         theta = np.asarray(theta, dtype=float)
         if theta.shape[-1] != self.num_parameters:
@@ -274,12 +274,12 @@ class ExpressionTable:
 
     def accurate(self, theta: np.ndarray) -> np.ndarray:
         """All of Λ at one θ (d,); in exact arithmetic if monomials cancel, as in binomials of many trials."""
-        values = self.evaluate(theta)
+        values = self.at(theta)
         if self.degree > CANCELLING:
             sizes = abs(self.coefficients) @ np.abs(self.monomial_values(theta))[0]
             given = dict(zip(self.parameters, theta.tolist()))
             for f in np.flatnonzero(sizes > 1e3):
-                values[f] = self.polynomial(int(f)).evaluate(given)
+                values[f] = self.polynomial(int(f)).at(given)
         return values
 
     def bounds_at(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -287,7 +287,7 @@ class ExpressionTable:
         low, high = (bound.copy() for bound in self.constant_bounds)
         values = dict(zip(self.parameters, np.asarray(theta, dtype=float).tolist()))
         for f in np.flatnonzero(~self.is_constant):
-            value = self.polynomial(int(f)).evaluate(values)
+            value = self.polynomial(int(f)).at(values)
             low[f], high[f] = outward(value, value)
         return low, high
 

@@ -54,7 +54,7 @@ class Spread:
 
     def at(self, theta: np.ndarray) -> np.ndarray:
         """(n,) the amount above the least reward at parameters θ."""
-        values = np.append(self.table.evaluate(theta), 0.0)  # −1 is the last
+        values = np.append(self.table.at(theta), 0.0)  # −1 is the last
         return self.width * values[self.expression]
 
     def rounding(self, theta: np.ndarray, size: np.ndarray) -> np.ndarray:

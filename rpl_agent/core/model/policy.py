@@ -84,7 +84,7 @@ class Policy:
 
     def to_table(self, pmdp: ParametricMDP, path: str | Path | None = None) -> list[tuple[str, str, float]]:
         """(state, action, weight) of every positive weight, written to a CSV file if a path is given."""
-        self.check(pmdp)
+        self.require_fit(pmdp)
         weights = self.as_weights(pmdp)
         entries = [
             (str(pmdp.state_value(int(pmdp.row_state[r]))), pmdp.action_names[pmdp.action[r]], float(weights[r]))
@@ -139,7 +139,7 @@ class Policy:
 
     def induced_chain(self, pmdp: ParametricMDP) -> ParametricMDP:
         """The chain of a model under this policy: the same states, one row each, the same parameters."""
-        self.check(pmdp)
+        self.require_fit(pmdp)
         if self.rows is not None and self.rows.ndim != 1:
             raise ModelError("a step-dependent policy does not induce a chain on the same states; use policy.at(step)")
         weights, states = self.as_weights(pmdp), np.arange(pmdp.num_states)
@@ -191,7 +191,7 @@ class Policy:
             own_actions=None,
         )
 
-    def check(self, pmdp: ParametricMDP) -> None:
+    def require_fit(self, pmdp: ParametricMDP) -> None:
         """Raise ModelError, naming the state, if this is not a policy of the model."""
         if self.rows is not None:
             if self.rows.shape[-1] != pmdp.num_states or self.rows.ndim > 2:

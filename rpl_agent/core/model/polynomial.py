@@ -53,7 +53,7 @@ class Polynomial:
     >>> p = Polynomial.parameter("p")
     >>> print((1 - p) * (1 - p))
     1 - 2*p + p**2
-    >>> (p * p).evaluate({"p": "1/3"})
+    >>> (p * p).at({"p": "1/3"})
     Fraction(1, 9)
     """
 
@@ -98,7 +98,7 @@ class Polynomial:
         """The coefficient of the monomial 1."""
         return self.terms.get(ONE, Fraction(0))
 
-    def evaluate(self, values: Mapping[str, Number]) -> Fraction:
+    def at(self, values: Mapping[str, Number]) -> Fraction:
         """The exact value at a parameter instantiation."""
         total = Fraction(0)
         for monomial, coefficient in self.terms.items():

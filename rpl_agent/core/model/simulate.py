@@ -138,7 +138,7 @@ class Simulator:
         """
         pmdp = self.pmdp
         if policy is not self._policy:
-            policy.check(pmdp)
+            policy.require_fit(pmdp)
             self._policy_sums = running_sums(pmdp.state_ptr, policy.as_weights(pmdp))
             self._policy = policy
         if counts is None:

@@ -637,9 +637,9 @@ typedef struct {
     int64_t *choice /*[*]*/;     /* (chunks, choices, parts + 3) */
     int64_t *transition /*[*]*/; /* (chunks, transitions, W + 2) */
     int64_t *report /*[5 * chunks]*/;     /* (chunks, 5) status, states expanded, and what Python has to know */
-} slabs;
+} buffers;
 
-/* Why `explore` came back. FULL: some array has no room for what report[1] slabs may hold. report of NEEDS_VALUE:
+/* Why `explore` came back. FULL: some array has no room for what report[1] buffers may hold. report of NEEDS_VALUE:
  * (., ., lookup, key); of OUTSIDE, in state COUNT_NEXT: (., ., command, assignment, value). */
 #define EXPLORE_DONE 0
 #define EXPLORE_PAUSED 1
@@ -687,7 +687,7 @@ void run_code_columns(int64_t count, int64_t variables, const int64_t *columns /
 int64_t explore_scratch(const program *p);
 
 /* Expands states until none is left, more than max_states are known or `pause` were expanded: see EXPLORE_DONE. */
-int64_t explore(const program *p, const store *found, const slabs *b, int64_t max_states, int64_t pause);
+int64_t explore(const program *p, const store *found, const buffers *b, int64_t max_states, int64_t pause);
 
 /* ---------------------------------------------------------------------- simulate.c: episodes, lanes, Q-learning */
 

@@ -1,7 +1,7 @@
 /* Breadth-first exploration of a program whose guards and updates are bytecode.
  *
- * A round has two parts. Threads expand states, each a range of its own, into a slab of its own: they only read what was
- * known before the round. Then one thread goes through the slabs in the order of the states and numbers new items. So
+ * A round has two parts. Threads expand states, each a range of its own, into a buffer of its own: they only read what was
+ * known before the round. Then one thread goes through the buffers in the order of the states and numbers new items. So
  * numbers do not depend on how many threads there are, and a state that cannot be expanded leaves no trace. */
 #include <assert.h>
 #include <string.h>
@@ -145,9 +145,9 @@ typedef struct {
     int64_t *turn;        /* (parts) which update of a command is taken */
     int64_t *pick;        /* (parts + 1) the action and the commands taken together, padded with -1 */
     int64_t *target;      /* (W) */
-    int64_t *choice, *transition, *state_end; /* its slab */
+    int64_t *choice, *transition, *state_end; /* its buffer */
     int64_t *report;
-    int64_t choices, transitions; /* in the slab */
+    int64_t choices, transitions; /* in the buffer */
 } thread_state;
 
 int64_t explore_scratch(const program *p)
@@ -164,7 +164,7 @@ static int64_t *take(int64_t **block, int64_t size)
     return taken;
 }
 
-static thread_state at_work(const program *p, const slabs *b, int64_t chunk)
+static thread_state at_work(const program *p, const buffers *b, int64_t chunk)
 {
     int64_t updates = p->update_ptr[p->commands], *block = b->scratch + chunk * explore_scratch(p);
     thread_state t;
@@ -224,7 +224,7 @@ static int64_t run_updates(const program *p, const store *found, int64_t command
 }
 
 /* Writes a transition to the key in t->target. */
-static int64_t add_transition(const program *p, const store *found, const slabs *b, int64_t branch, thread_state *t)
+static int64_t add_transition(const program *p, const store *found, const buffers *b, int64_t branch, thread_state *t)
 {
     if (t->transitions == b->transitions)
         return EXPLORE_FULL;
@@ -237,7 +237,7 @@ static int64_t add_transition(const program *p, const store *found, const slabs 
 }
 
 /* Closes a choice whose transitions have been written: the combination in t->pick, or DEADLOCK. */
-static int64_t add_choice(const program *p, const slabs *b, int64_t combination, thread_state *t)
+static int64_t add_choice(const program *p, const buffers *b, int64_t combination, thread_state *t)
 {
     if (t->choices == b->choices)
         return EXPLORE_FULL;
@@ -249,7 +249,7 @@ static int64_t add_choice(const program *p, const slabs *b, int64_t combination,
 }
 
 /* All transitions of the commands in t->pick: every choice of one update each, the last command's fastest. */
-static int64_t add_outcomes(const program *p, const store *found, const slabs *b, int64_t state, int64_t size,
+static int64_t add_outcomes(const program *p, const store *found, const buffers *b, int64_t state, int64_t size,
                             thread_state *t)
 {
     const int64_t *command = t->pick + 1, *key = found->states->row + state * p->words;
@@ -299,7 +299,7 @@ static int64_t gather(const program *p, int64_t action, thread_state *t)
 }
 
 /* All choices of an action: one enabled command of every module that takes part, the last module's fastest. */
-static int64_t add_choices(const program *p, const store *found, const slabs *b, int64_t state, int64_t action,
+static int64_t add_choices(const program *p, const store *found, const buffers *b, int64_t state, int64_t action,
                            thread_state *t)
 {
     int64_t size = gather(p, action, t), status;
@@ -331,7 +331,7 @@ static int64_t add_choices(const program *p, const store *found, const slabs *b,
     return EXPLORE_DONE;
 }
 
-static int64_t expand(const program *p, const store *found, const slabs *b, int64_t state, thread_state *t)
+static int64_t expand(const program *p, const store *found, const buffers *b, int64_t state, thread_state *t)
 {
     const int64_t *key = found->states->row + state * p->words;
     int64_t before = t->choices, status;
@@ -355,7 +355,7 @@ static int64_t expand(const program *p, const store *found, const slabs *b, int6
 typedef struct {
     const program *p;
     const store *found;
-    const slabs *b;
+    const buffers *b;
     int64_t first, end, size; /* states of the round, and of one chunk of it */
 } exploration_round;
 
@@ -411,7 +411,7 @@ static bool has_room(const store *found, int64_t choices, int64_t transitions)
            found->states->room - *found->states->count >= transitions;
 }
 
-int64_t explore(const program *p, const store *found, const slabs *b, int64_t max_states, int64_t pause)
+int64_t explore(const program *p, const store *found, const buffers *b, int64_t max_states, int64_t pause)
 {
     int64_t stop = found->counts[COUNT_NEXT] + pause;
     for (;;) {

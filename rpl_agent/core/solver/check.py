@@ -1,4 +1,4 @@
-"""`check`: a proof, from inequalities alone, that the two bounds of a solution are bounds.
+"""`problems_of`: a proof, from inequalities alone, that the two bounds of a solution are bounds.
 
 Claim. T is the robust Bellman operator of the problem, T_pi the one with the agent fixed to a policy pi. If
 the agent maximises, lower <= V^pi for the returned pi and V* <= upper; if it minimises, lower <= V* and V^pi <= upper;
@@ -112,7 +112,7 @@ class Witness:
 SMALLEST = core.SMALLEST
 
 
-def check(solution: ClaimedBounds, sides: Sequence[bool] = (False, True)) -> list[str]:
+def problems_of(solution: ClaimedBounds, sides: Sequence[bool] = (False, True)) -> list[str]:
     """Problems of a solution; empty means that its bounds are proved: both, or one of ``sides`` (True: the upper)."""
     issues = _shape(solution)
     if issues:

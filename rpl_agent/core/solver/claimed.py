@@ -49,7 +49,7 @@ def policy_issues(solution: ClaimedBounds) -> list[str]:
     if policy.rows is not None and not np.issubdtype(policy.rows.dtype, np.integer):
         return [f"the policy chooses rows of type {policy.rows.dtype}"]
     try:
-        policy.check(problem.pmdp)
+        policy.require_fit(problem.pmdp)
     except ModelError as error:
         return [str(error)]
     if policy.rows is not None and policy.rows.ndim == 2:

@@ -94,7 +94,7 @@ class Problem:
         agent = MAX_AGENT if objective.sense is Sense.MAX else MIN_AGENT
         weights = np.zeros(0)
         if policy is not None:
-            policy.check(pmdp)
+            policy.require_fit(pmdp)
             agent = FIXED_AGENT
             if policy.rows is None or policy.rows.ndim == 1:
                 weights = policy.shares(pmdp)

@@ -13,7 +13,7 @@ import numpy as np
 from rpl_agent.core.errors import PrecisionWarning
 from rpl_agent.core.model import Nature, Policy, Sense
 from rpl_agent.core.native import core
-from rpl_agent.core.solver.check import SMALLEST, check, is_converged
+from rpl_agent.core.solver.check import SMALLEST, is_converged, problems_of
 from rpl_agent.core.solver.claimed import ClaimedBounds
 from rpl_agent.core.solver.problem import Problem
 
@@ -62,7 +62,7 @@ class Solution(ClaimedBounds):
     def check(self, sides: Sequence[bool] = (False, True)) -> list[str]:
         """Problems of the bounds (of one of ``sides``; True: the upper), found without using how they were
         computed; empty means certified."""
-        return check(self, sides)
+        return problems_of(self, sides)
 
 
 def claiming_nothing(solution: Solution, upward: bool) -> Solution:

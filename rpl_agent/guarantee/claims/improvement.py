@@ -230,7 +230,7 @@ def improve(
     given, model_delta, log_delta = _baseline(pmdp, baseline, returns, config.delta)
     for known in (given, policy):
         if known is not None:
-            known.check(pmdp)
+            known.require_fit(pmdp)
     inner = replace(config, delta=model_delta)
     found = uncertainty_from(pmdp, counts, inner, objective)
     comparing = _Comparing(pmdp, counts, objective, inner, found, given)
@@ -254,7 +254,7 @@ def _by_frequencies(
     """The improvement on the log's own policy, as one in the larger model of its choices."""
     larger = logged_baseline(pmdp, counts, objective)
     if policy is not None:
-        policy.check(pmdp)
+        policy.require_fit(pmdp)
         asked = {"the given one": policy}
     else:
         asked = dict(

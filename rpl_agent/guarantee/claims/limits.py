@@ -28,6 +28,7 @@ from rpl_agent.core.errors import ModelError, require_kind
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate, LimitClaim
@@ -42,7 +43,6 @@ from rpl_agent.guarantee.pipeline import (
     require_kinds,
     uncertainty_from,
 )
-from rpl_agent.guarantee.pipeline import certify as certify_free
 
 #: Rounds in which thresholds are tightened until a policy keeps its limits, and in which they are loosened again.
 TIGHTENED, LOOSENED = 12, 6
@@ -69,6 +69,7 @@ def certify(
 
     Parameters
     ----------
+    counts : those of an `UncertainMDP` are of its ``pmdp``; its bounds are known before any data
     policy : certify this policy; without one the robust policy is synthesised, so that the agent's side bounds its
         value and the other side the optimum
     subject_to : limits, such as "probability of fallen <= 0.05"; an objective may also name them itself
@@ -81,19 +82,23 @@ def certify(
     >>> print(f"{certificate.upper:.2f}")
     120.61
     """
-    goal = Objective.parse(objective) if isinstance(objective, str) else objective
-    require_kinds(pmdp, counts, goal, config)
-    goal = goal.subject_to(*subject_to)
-    if not goal.limits:
-        return certify_free(pmdp, counts, goal, config, policy=policy, warm=warm, **settings)
-    config = replace(config or Config(), **{**settings, "bets": False})
+    require_kinds(pmdp, counts, objective, config)
+    goal = (Objective.parse(objective) if isinstance(objective, str) else objective).subject_to(*subject_to)
+    config = replace(config or Config(), **settings)
     model = pmdp.pmdp if isinstance(pmdp, UncertainMDP) else pmdp
     require_end(model, goal.free.resolve(model))
     if policy is not None:
         require_kind("policy", policy, Policy)
-        policy.check(model)
+        policy.require_fit(model)
+    if goal.limits:
+        config = replace(config, bets=False)
     found = uncertainty_from(model, counts, config, goal.free)
-    return certify_within(model, counts, found, goal, config, policy)
+    if goal.limits:
+        certificate = certify_within(model, counts, found, goal, config, policy)
+    else:
+        certificate = certify_uncertainty(model, counts, found, goal, config, policy=policy, warm=warm)
+    give_back_memory(model.num_transitions)
+    return certificate
 
 
 @one_blas_thread

@@ -168,7 +168,7 @@ def _is_exact(pmdp: ParametricMDP, matrix: list[list[Fraction]]) -> bool:
 def _are_positive(pmdp: ParametricMDP, theta: np.ndarray, point: list[Fraction]) -> bool:
     """Whether all expressions are positive at θ; those that are small in floats are computed exactly."""
     places = {name: i for i, name in enumerate(pmdp.table.parameters)}
-    for f in np.flatnonzero(pmdp.table.evaluate(theta) < 1e-6).tolist():
+    for f in np.flatnonzero(pmdp.table.at(theta) < 1e-6).tolist():
         terms = pmdp.table.polynomial(f).terms.items()
         value = sum(c * math.prod(point[places[name]] ** p for name, p in powers) for powers, c in terms)
         if not value > 0:

@@ -49,11 +49,11 @@ def point_estimate(
     is_small = pmdp.num_parameters <= MAX_PARAMETERS and (not affine or pmdp.table.reduction.rank <= MAX_RANK)
     if not pmdp.num_parameters or (affine and not is_small):
         return None
-    core = without_unused(pmdp)
-    if core is not pmdp and not pmdp.domain.A[:, ~used_parameters(pmdp.table)].any():
+    reduced = without_unused(pmdp)
+    if reduced is not pmdp and not pmdp.domain.A[:, ~used_parameters(pmdp.table)].any():
         # The data carry no information about the others: use the midpoint of their bounds.
         used, whole = used_parameters(pmdp.table), (pmdp.domain.lower + pmdp.domain.upper) / 2
-        found = point_estimate(core, counts, None if warm is None else warm[used], barrier)
+        found = point_estimate(reduced, counts, None if warm is None else warm[used], barrier)
         assert found is not None
         whole[used] = found
         return whole

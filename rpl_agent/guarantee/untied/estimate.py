@@ -23,7 +23,7 @@ class FrequencyEstimate:
         self._is_known = np.minimum.reduceat(constant, pmdp.row_ptr[:-1])
         visits = np.add.reduceat(transitions, pmdp.row_ptr[:-1]).astype(float)
         self._doubt = np.where(self._is_known, 0.0, DOUBT / (visits + DOUBT))
-        chances = pmdp.table.evaluate(np.zeros(pmdp.num_parameters))[pmdp.expression]
+        chances = pmdp.table.at(np.zeros(pmdp.num_parameters))[pmdp.expression]
         total = (visits + DOUBT)[pmdp.transition_row]
         self._share = np.where(self._is_known[pmdp.transition_row], chances, transitions / total)
 

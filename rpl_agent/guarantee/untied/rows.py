@@ -224,7 +224,7 @@ class RowBets:
         constant = pmdp.table.is_constant[pmdp.expression]
         is_known = np.minimum.reduceat(constant, pmdp.row_ptr[:-1])
         open_row = ~task.decided[pmdp.row_state]
-        chances = np.where(constant, pmdp.table.evaluate(np.zeros(pmdp.num_parameters))[pmdp.expression], 0.0)
+        chances = np.where(constant, pmdp.table.at(np.zeros(pmdp.num_parameters))[pmdp.expression], 0.0)
         amounts = np.where(np.repeat(is_known, lengths), chances, self.counts.transitions.astype(float))
         used = (amounts > 0.0) & np.repeat(open_row, lengths)
         number = np.flatnonzero(open_row)

@@ -347,7 +347,7 @@ class CertaintyEquivalence(ModelBased):
         if not self.structured:
             return super().estimate()
         pmdp = self.world.pmdp
-        probability = np.clip(pmdp.table.evaluate(self.theta), 0.0, 1.0)[pmdp.expression]
+        probability = np.clip(pmdp.table.at(self.theta), 0.0, 1.0)[pmdp.expression]
         return probability / np.add.reduceat(probability, pmdp.row_ptr[:-1])[pmdp.transition_row]
 
     def _explore(self) -> Policy:

@@ -24,7 +24,8 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Policy
 from rpl_agent.core.solver import solve_at
-from rpl_agent.guarantee.pipeline import Config, certify
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.studies.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
 from rpl_agent.studies.baselines.base import Baseline
 from rpl_agent.studies.experiments.suites import Task, checkpoints

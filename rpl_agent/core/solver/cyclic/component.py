@@ -22,7 +22,7 @@ from rpl_agent.core.relaxations.base import CURVED, INTERVAL
 from rpl_agent.core.solver.check import Witness
 from rpl_agent.core.solver.cyclic.local import Local
 from rpl_agent.core.solver.cyclic.quotient import Quotient, collapse
-from rpl_agent.core.solver.cyclic.strategies import Play, can_hold, improve, iterate_strategies, scale_of
+from rpl_agent.core.solver.cyclic.strategies import Strategies, can_hold, improve, iterate_strategies, scale_of
 from rpl_agent.core.solver.cyclic.sweeping import clip, is_narrow, swept_bounds
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, moves, played_rows, staying_rows, usable_rows
 from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
@@ -329,7 +329,7 @@ def _margins(checked: Local, values: np.ndarray, is_upper: bool) -> list[float]:
 
 
 def _candidates(
-    fixed: Local, game: Play, start: np.ndarray, margins: list[float], checked: Local
+    fixed: Local, game: Strategies, start: np.ndarray, margins: list[float], checked: Local
 ) -> Iterator[tuple[np.ndarray, int]]:
     """Values that may verify, with the steps they took: for every margin those of the game's own strategies, which
     hardly depend on it, then those of the best responses to the fixed ones.
@@ -370,7 +370,9 @@ def _within(budget: int, candidates: Iterator[tuple[np.ndarray, int]]) -> Iterat
         yield found
 
 
-def _proper_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int) -> tuple[np.ndarray, int]:
+def _proper_bound(
+    problem: Problem, local: Local, game: Strategies, exits: np.ndarray, budget: int
+) -> tuple[np.ndarray, int]:
     """The bound attained by the proper side's strategy: (values, steps)."""
     is_upper = not problem.proper_max
     fixed = local.fix_agent(game.rows) if problem.agent_proper else local
@@ -409,7 +411,9 @@ def _proper_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray,
     return _from_below(fixed, exits, budget), steps
 
 
-def _other_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int) -> tuple[np.ndarray, int]:
+def _other_bound(
+    problem: Problem, local: Local, game: Strategies, exits: np.ndarray, budget: int
+) -> tuple[np.ndarray, int]:
     """The bound on the best that the proper side can do: (values, steps)."""
     is_upper = problem.proper_max
     opponent_agent = problem.agent != FIXED_AGENT and not problem.agent_proper

@@ -28,7 +28,7 @@ CLOSE = 1e-9
 
 
 @dataclass(eq=False)
-class Play:
+class Strategies:
     """A pair of strategies on a local model and its value."""
 
     values: np.ndarray  # (n + m,)
@@ -47,7 +47,7 @@ def scale_of(local: Local, values: np.ndarray) -> float:
     return max(float(np.abs(finite).max(initial=0.0)), float(np.abs(local.reward).max(initial=0.0)), 1e-260)
 
 
-def improve(local: Local, values: np.ndarray, offset: float) -> Play:
+def improve(local: Local, values: np.ndarray, offset: float) -> Strategies:
     """Policy iteration for players with the same direction (others fixed), from a finite start.
 
     The result is not ``converged`` if a chain was singular or the values kept changing.
@@ -59,16 +59,16 @@ def improve(local: Local, values: np.ndarray, offset: float) -> Play:
         rows = local.best_rows(q)
         new = local.chain(values, rows, p, offset)
         if new is None:
-            return Play(values, rows, p, step, False)
+            return Strategies(values, rows, p, step, False)
         change = float(np.abs(new[: local.n] - values[: local.n]).max())
         values = new
         tolerance = 0.25 * IMPROVEMENT * scale_of(local, values)
         if change <= tolerance or (change <= 1e3 * tolerance and change >= 0.5 * previous):
-            return Play(values, rows, p, step, True)
+            return Strategies(values, rows, p, step, True)
         if local.agent == FIXED_AGENT and local.nature_fixed:
-            return Play(values, rows, p, step, True)
+            return Strategies(values, rows, p, step, True)
         previous = change
-    return Play(values, rows, p, MAX_STEPS, False)
+    return Strategies(values, rows, p, MAX_STEPS, False)
 
 
 def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.ndarray:
@@ -89,7 +89,7 @@ def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.
     return local.graph.hold_set(nature, usable, quantifier, start)[: local.n]
 
 
-def iterate_strategies(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Play:
+def iterate_strategies(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Strategies:
     """Optimal strategies of both sides (Hoffman-Karp): the proper side improves, its opponents respond exactly.
 
     values : (n + m,) a guess for the states, the true values for the exits
@@ -101,7 +101,7 @@ def iterate_strategies(local: Local, proper_max: bool, values: np.ndarray, budge
     values, rows, p, steps = _approach(local, proper_max, agent_proper, nature_proper, values, budget)
     infinite = ~np.isfinite(values)
     solved = 0
-    answer = Play(values, rows, p, 0, False)
+    answer = Strategies(values, rows, p, 0, False)
     while steps < budget and solved < MAX_STEPS:
         fixed = local.fix_agent(rows) if agent_proper else local
         fixed = fixed.fix_nature(p) if nature_proper else fixed
@@ -134,8 +134,8 @@ def iterate_strategies(local: Local, proper_max: bool, values: np.ndarray, budge
         else:
             rows = answer.rows
         if not switched:
-            return Play(values, rows, p, steps, True)
-    return Play(values, rows, p, steps, False)
+            return Strategies(values, rows, p, steps, True)
+    return Strategies(values, rows, p, steps, False)
 
 
 def _approach(

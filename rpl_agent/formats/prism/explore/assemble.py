@@ -66,7 +66,7 @@ class RewardTable:
             zip(self.program.parameters, np.asarray(theta, dtype=float).tolist(), strict=True)
         )
         distinct, of = np.unique(ids, return_inverse=True)
-        numbers, errors = nearest(pool[i].evaluate(point) for i in distinct)
+        numbers, errors = nearest(pool[i].at(point) for i in distinct)
         states, rows = of[: self.states], of[self.states :]
         if errors is None:
             return Reward(numbers[states], numbers[rows])

@@ -28,7 +28,7 @@ PAUSE = 1 << 17
 #: the plain evaluator is called for all combinations at once up to this many
 EAGER = 1 << 12
 #: limits of what a thread finds before it is numbered: states, choices and transitions
-SLAB_STATES, SLAB = 1 << 10, 1 << 14
+BUFFER_STATES, BUFFER = 1 << 10, 1 << 14
 DEADLOCK: int = core.DEADLOCK
 #: arrays that grow, with the counter of each
 FOUND = {
@@ -149,14 +149,14 @@ class _StateSearch:
         self.values, self.value = KeyTable(2), np.empty(0, dtype=np.int64)
         self.counts = np.zeros(3, dtype=np.int64)
         self.arrays = {name: np.zeros(0, dtype=kind) for name, (_, kind) in FOUND.items()}
-        self._reserve(SLAB)
+        self._reserve(BUFFER)
         self.arrays["level"][: len(initial)] = 0
-        self._allocate(SLAB)
+        self._allocate(BUFFER)
 
     def run(self) -> None:
         while True:
-            status = core.explore(self.machine.code, self._store(), self.slabs, self.max_states, PAUSE)
-            report = self.slabs.report[0].tolist()
+            status = core.explore(self.machine.code, self._store(), self.buffers, self.max_states, PAUSE)
+            report = self.buffers.report[0].tolist()
             self._limits()
             if status == core.EXPLORE_DONE:
                 return
@@ -165,9 +165,9 @@ class _StateSearch:
             elif status == core.EXPLORE_OUTSIDE:
                 raise self._outside(*report[2:])
             elif status == core.EXPLORE_FULL:
-                self._reserve(report[1] * self.slabs.transitions)
+                self._reserve(report[1] * self.buffers.transitions)
             elif status == core.EXPLORE_SLAB_TOO_SMALL:
-                self._allocate(2 * self.slabs.transitions)
+                self._allocate(2 * self.buffers.transitions)
             elif self.progress is not None:
                 self.progress(int(self.counts[core.COUNT_NEXT]), len(self.states))
 
@@ -213,13 +213,13 @@ class _StateSearch:
         def ints(*shape: int) -> np.ndarray:
             return np.empty((chunks, *shape), dtype=np.int64)
 
-        self.slabs = core.Slabs(
+        self.buffers = core.Buffers(
             chunks=chunks,
-            states=SLAB_STATES,
+            states=BUFFER_STATES,
             choices=size,
             transitions=size,
             scratch=ints(core.explore_scratch(code)),
-            state_end=ints(SLAB_STATES),
+            state_end=ints(BUFFER_STATES),
             choice=ints(size, code.parts + 3),
             transition=ints(size, code.words + 2),
             report=ints(5),
@@ -234,8 +234,8 @@ class _StateSearch:
         width, arrays = 8 * self.machine.codec.words, self.arrays
         needed = (BYTES_PER_STATE + width) * len(arrays["level"]) + BYTES_PER_CHOICE * len(arrays["choice_end"])
         needed += BYTES_PER_TRANSITION * len(arrays["branch"]) + 40 * self.combinations.rows.size
-        if self.slabs.transitions > SLAB:  # a single state has that many
-            needed += self.slabs.choice.nbytes + self.slabs.transition.nbytes
+        if self.buffers.transitions > BUFFER:  # a single state has that many
+            needed += self.buffers.choice.nbytes + self.buffers.transition.nbytes
         if needed > self.max_bytes:
             raise PrismError(
                 f"the model does not fit in memory: {len(self.states)} states, {self.choices} choices and "

@@ -115,12 +115,12 @@ def _largest_of_products(
 
     Alternatives use the coordinates of the monomials; None if there are too many, or they cancel.
     """
-    core, theta = without_unused(pmdp), point_estimate(pmdp, counts) if estimate is None else estimate
+    reduced, theta = without_unused(pmdp), point_estimate(pmdp, counts) if estimate is None else estimate
     assert theta is not None
     own = observed_expressions(pmdp, counts.successes)
-    total = factors(core).scale(own, counts.successes[own])[1]
-    start = theta if core is pmdp else theta[used_parameters(pmdp.table)]
-    for block, chart in _form_boxes(core):
+    total = factors(reduced).scale(own, counts.successes[own])[1]
+    start = theta if reduced is pmdp else theta[used_parameters(pmdp.table)]
+    for block, chart in _form_boxes(reduced):
         if chart is None:
             return np.inf, None
         seen = chart.seen(counts.successes)
@@ -135,10 +135,10 @@ def _largest_of_products(
 
 
 @cached_fact
-def _form_boxes(core: ParametricMDP) -> list[tuple[ParameterBlock, ParameterChart | None]]:
+def _form_boxes(reduced: ParametricMDP) -> list[tuple[ParameterBlock, ParameterChart | None]]:
     """The box of every block in the coordinates of its forms; None if there are too many."""
     found: list[tuple[ParameterBlock, ParameterChart | None]] = []
-    for block in parameter_blocks(core):
+    for block in parameter_blocks(reduced):
         forms, box = block.chart.forms, None
         if forms.is_affine:  # x = θ
             box = _box(block.domain.lower, block.domain.upper, block.domain.center())
