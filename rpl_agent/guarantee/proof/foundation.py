@@ -35,7 +35,7 @@ class Cuts:
     Those that are used get a number in the proof.
     """
 
-    def __init__(self, region: checker.Region, part: dict[str, Any], learned: Learned) -> None:
+    def __init__(self, region: checker.Known, part: dict[str, Any], learned: Learned) -> None:
         self.region, self.part, self.line, self.learned = region, part, region.line, learned
         self.names: list[Any] = []
         self.low, self.high = (np.array([float(end) for end in ends]) for ends in zip(*region.reach))
@@ -165,7 +165,7 @@ class Foundation:
         joint = None if learned is None else learned.joint
         if joint is not None:
             self.part["likelihood"] = {"parts": joint.parts, "cuts": [], "ball": None}
-        self.region = checker.Region(self.objective, self.data, delta, method, self.part)
+        self.region = checker.Known(self.objective, self.data, delta, method, self.part)
         if learned is not None and joint is not None and line is not None:
             if bets:
                 self.region.bet_cuts = checker.Bets(self.model, self.objective, line, bets).cuts(self.data)
@@ -184,7 +184,7 @@ class Foundation:
             ball = self._interval(cuts, ball)
         shown = {"center": ball.center.tolist(), "factor": ball.factor.tolist()}
         try:
-            self.region.enclose(checker.Frame(self.region.line, shown))
+            self.region.enclose(checker.Ball(self.region.line, shown))
         except checker.Refused:
             cuts.keep(0)
             raise
