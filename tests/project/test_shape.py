@@ -51,7 +51,11 @@ MANY_OPTIONS = {"RPLAgent.__init__", "RPLAgent.learn", "train", "build_vectorize
 
 #: Words that were once names of many things: everything in the package, the checker included, that is called so.
 ONE_MEANING = {
-    "certify": {"guarantee/claims/limits.py certify", "agent/rpl.py RPLAgent.certify"},
+    "certify": {
+        "guarantee/claims/limits.py certify",
+        "agent/rpl.py RPLAgent.certify",
+        "agent/callbacks.py Observed.certify",  # the same, as callbacks see it
+    },
     "check": {"guarantee/checker.py check", "core/solver/solution.py Solution.check"},
     "evaluate": {"agent/queries.py Queries.evaluate"},
     "play": set(),
