@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -21,7 +20,8 @@ from rpl_agent.agent import CheckpointCallback, RPLAgent, runs
 from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.output.events import EventFile, TensorBoardWriter
 from rpl_agent.agent.output.logger import CSVWriter
-from rpl_agent.agent.sampling.interrupt import Interrupt, _may_leave, calls_environment
+from rpl_agent.agent.sampling import interrupt as interrupts
+from rpl_agent.agent.sampling.interrupt import Interrupt, interruptible
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.storage import checkpoint
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
@@ -110,21 +110,54 @@ def test_two_interrupts_at_any_moment_lose_no_step(tmp_path, trials):
     assert answers > trials * 20 and (stopped > trials // 3 or trials < 100)
 
 
-def test_a_signal_that_finds_another_at_work_counts_what_that_one_found():
-    """A second Ctrl-C during the message of the first was taken for one in the environment: a step was lost."""
-    left = []
-    interrupt = Interrupt(lambda text: left.append(_may_leave(sys._getframe())))
+def signals(number):
+    for _ in range(number):
+        signal.raise_signal(signal.SIGINT)
 
-    @calls_environment
-    def asks(environment):
-        environment()
-        interrupt.requested = False
-        interrupt._handle(signal.SIGINT, sys._getframe())  # as the interpreter does, once it has answered
 
-    elsewhere = {"interrupt": interrupt, "sys": sys, "signal": signal}
-    exec("def step(): interrupt._handle(signal.SIGINT, sys._getframe())", elsewhere)
-    asks(elsewhere["step"])
-    assert left == [True, False]  # while it works, and after that
+def test_a_second_ctrl_c_waits_for_the_count_and_aborts_what_counts_nothing():
+    """In the environment it waits until the run asks; a plan is aborted; what saves the run afterwards is not."""
+    with Interrupt() as interrupt:
+        signals(3)
+        with pytest.raises(KeyboardInterrupt):
+            interrupt.asked()
+        interruptible(signals)(2)  # while the run is saved
+        assert interrupt.asked()
+    with Interrupt() as interrupt:
+        signals(1)
+        with pytest.raises(KeyboardInterrupt):
+            interruptible(signals)(1)
+        signals(1)
+
+
+def test_a_run_within_a_callback_counts_its_steps_too():
+    """Callbacks may be aborted, but not the environment of a run that one of them makes."""
+
+    @interruptible
+    def callback():
+        with Interrupt() as inner:
+            signals(2)
+            with pytest.raises(KeyboardInterrupt):
+                inner.asked()
+        signals(1)
+
+    with Interrupt() as outer, pytest.raises(KeyboardInterrupt):
+        signals(1)
+        assert outer.asked()
+        callback()
+
+
+def test_an_environment_that_does_not_answer_is_given_up(monkeypatch):
+    """After a while, and only then: Ctrl-C could not end it otherwise."""
+    now = [0.0]
+    monkeypatch.setattr(interrupts.time, "monotonic", lambda: now[0])
+    with Interrupt():
+        signals(2)
+        now[0] = interrupts.PATIENCE
+        signals(1)
+        now[0] += 1.0
+        with pytest.raises(KeyboardInterrupt):
+            signals(1)
 
 
 def test_a_signal_while_a_line_is_written_loses_nothing():

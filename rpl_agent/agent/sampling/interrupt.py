@@ -1,51 +1,46 @@
 """Ctrl-C: once asks the run to finish, twice stops it at once; no observed step is lost by either.
 
-The second is raised only while the environment, the planner or a callback runs (`interruptible`), when no
-observation is waiting to be counted. Anywhere else, between a step of the environment and the checkpoint that
-contains it, it waits: the run checks for it (`Interrupt.asked`) as soon as the last step is counted.
+The handler sets flags. The second Ctrl-C is raised where it arrives only inside a function that counts nothing
+(`interruptible`: the planner, the callbacks). Anywhere else, between a step of the environment and the checkpoint that
+contains it, it waits: the run checks for it (`Interrupt.asked`) as soon as the last step is counted. An environment
+that does not answer keeps it waiting; after `PATIENCE` seconds one more Ctrl-C gives the step in progress up.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
-from types import CodeType, FrameType
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_interruptible: set[CodeType] = set()
-_calls_environment: set[CodeType] = set()
+#: Seconds that a second Ctrl-C waits for the environment before another one gives the step up.
+PATIENCE = 5.0
+
+
+class _Sections(threading.local):
+    """How many interruptible functions this thread is in."""
+
+    depth = 0
+
+
+_sections = _Sections()
 
 
 def interruptible(function: Function) -> Function:
     """Mark a function that may be aborted at any point, because it counts nothing."""
-    _interruptible.add(function.__code__)  # type: ignore[attr-defined]
-    return function
 
+    @wraps(function)
+    def section(*arguments: Any, **keywords: Any) -> Any:
+        _sections.depth += 1
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            _sections.depth -= 1
 
-def calls_environment(function: Function) -> Function:
-    """Mark a function that may be aborted only while the foreign code that it called is running.
-
-    Once its environment has answered, the observation has to be counted.
-    """
-    _calls_environment.add(function.__code__)  # type: ignore[attr-defined]
-    return function
-
-
-def _may_leave(frame: FrameType | None) -> bool:
-    """Whether the work that a signal interrupted in ``frame`` may be aborted there."""
-    callee = None
-    while frame is not None:
-        if frame.f_code is Interrupt._handle.__code__:  # in an earlier signal's handler: judge by its frame
-            callee, frame = None, frame.f_back
-            continue
-        if frame.f_code in _interruptible:
-            return True
-        if frame.f_code in _calls_environment:
-            return callee is not None and callee.f_globals is not frame.f_globals
-        callee, frame = frame, frame.f_back
-    return False
+    return cast(Function, section)
 
 
 class Interrupt:
@@ -56,23 +51,35 @@ class Interrupt:
 
     def __init__(self, notify: Callable[[str], None] | None = None):
         self.requested = self._unsaid = False
-        self._waiting = False  # a second signal that has not been raised yet
+        self._waiting_since: float | None = None  # a second signal that has not been raised yet
+        self._raised = False  # what follows saves the run, and is not to be aborted in turn
         self._notify = notify
         self._previous: Any = None
+        self._depth = 0
 
     def __enter__(self) -> Interrupt:
+        # A callback may learn, too: what it observes there has to be counted.
+        self._depth, _sections.depth = _sections.depth, 0
         if threading.current_thread() is threading.main_thread():
             self._previous = signal.signal(signal.SIGINT, self._handle)
         return self
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            if _may_leave(frame):
-                raise KeyboardInterrupt
-            self._waiting = True
-            return
-        self.requested = self._unsaid = True
-        self._tell()
+    def _handle(self, number: int, frame: Any) -> None:
+        if not self.requested:
+            self.requested = self._unsaid = True
+            self._tell()
+        elif self._may_leave():
+            self._raised = True
+            raise KeyboardInterrupt
+        elif self._waiting_since is None:
+            self._waiting_since = time.monotonic()
+
+    def _may_leave(self) -> bool:
+        """Whether a second signal may abort what it interrupted."""
+        if self._raised:
+            return False
+        unanswered = self._waiting_since is not None and time.monotonic() - self._waiting_since > PATIENCE
+        return _sections.depth > 0 or unanswered
 
     def _tell(self) -> None:
         unsaid, self._unsaid = self._unsaid, False
@@ -84,11 +91,13 @@ class Interrupt:
 
     def asked(self) -> bool:
         """Whether the run should finish; raises KeyboardInterrupt if a second Ctrl-C had to wait."""
-        if self._waiting:
+        if self._waiting_since is not None and not self._raised:
+            self._raised = True
             raise KeyboardInterrupt
         self._tell()
         return self.requested
 
     def __exit__(self, *error: object) -> None:
+        _sections.depth = self._depth
         if self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
-from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
+from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
 from rpl_agent.agent.world.observations import Env, is_vector, part
 from rpl_agent.core.errors import ModelError
@@ -154,7 +154,7 @@ class EnvSource:
         self._tick += 1
         watched = self._single and "seed" not in keywords
         before = generator_state(self._env) if watched else None
-        returned, self._seed = _answer(self._env.reset, **keywords), None
+        returned, self._seed = self._env.reset(**keywords), None
         if watched:
             self._checker.experience.watch.reset(before, generator_state(self._env))
         self._record("reset", keywords.get("seed"), returned)
@@ -176,7 +176,7 @@ class EnvSource:
         self._tick += 1
         rows = [self._choose(i) for i in range(len(lanes))]
         actions = [self._numbers[row] for row in rows]
-        returned = _answer(self._env.step, actions[0] if single else np.array(actions))
+        returned = self._env.step(actions[0] if single else np.array(actions))
         if self._records:
             self._record("step", actions, returned)
         observations, rewards, terminated, truncated, self._info = unpack_step(returned, self._wheres[0])
@@ -259,12 +259,6 @@ class EnvSource:
     def _record(self, kind: str, value: Any, returned: Any) -> None:
         if self._records and len(self._opening) < OPENING:
             self._opening.append((kind, value, _digest(kind, returned)))
-
-
-@calls_environment
-def _answer(method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-    """Call the environment and nothing else: what follows must not be aborted."""
-    return method(*arguments, **keywords)
 
 
 @interruptible
