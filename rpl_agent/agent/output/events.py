@@ -1,13 +1,15 @@
 """TensorBoard's part of a run folder, written immediately and without a thread: logging never blocks learning.
 
-Records and summaries are TensorBoard's own. Its writer is not used, because its queue stays full forever once its
-thread has died (a full disk). A record that could not be written is dropped, and the file is cut back to its
-last complete record. File sizes are bounded.
+Of TensorBoard itself only the messages of its files are used, and what frames a record. Its writer is not, because its
+queue stays full forever once its thread has died (a full disk). A record that could not be written is dropped, and the
+file is cut back to its last complete record. File sizes are bounded.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import math
 import os
 import socket
@@ -19,17 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+from tensorboard.compat.proto.types_pb2 import DT_FLOAT, DT_STRING
 from tensorboard.plugins.custom_scalar import layout_pb2 as layout
-from tensorboard.plugins.custom_scalar import metadata as custom_scalar
 from tensorboard.plugins.hparams import api_pb2
-from tensorboard.plugins.hparams import metadata as hparams
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
-from tensorboard.plugins.hparams.summary_v2 import hparams_pb
-from tensorboard.plugins.text.summary_v2 import text_pb
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 from tensorboard.summary.writer import event_file_writer
 from tensorboard.summary.writer.record_writer import RecordWriter
-from tensorboard.util.tensor_util import make_tensor_proto
 
 from rpl_agent.agent.output.dropping import dropping
 
@@ -117,7 +117,7 @@ class TensorBoardWriter:
     def text(self, tag: str, text: str, step: int) -> None:
         """A text in Markdown, for the TEXT tab."""
         with dropping("a text"):
-            self._file.add(text_pb(f"{tag}/text_summary", text), step)
+            self._file.add(_texts("text", f"{tag}/text_summary", text.encode()), step)
 
     def figure(self, tag: str, figure: Any, step: int) -> None:
         """A matplotlib figure, as an image."""
@@ -136,10 +136,9 @@ class TensorBoardWriter:
             infos = [api_pb2.HParamInfo(name=name, type=kind) for name, kind in kinds.items()]
             results = [api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in metrics]
             experiment = api_pb2.Experiment(hparam_infos=infos, metric_infos=results)
-            self._file.add(_hparams(hparams.EXPERIMENT_TAG, experiment=experiment))
-            self._file.add(hparams_pb(plain))
-            end = SessionEndInfo(status=api_pb2.STATUS_SUCCESS)
-            self._file.add(_hparams(hparams.SESSION_END_INFO_TAG, session_end_info=end))
+            self._file.add(_hparams(experiment=experiment))
+            self._file.add(_hparams(session_start_info=_session_start(plain)))
+            self._file.add(_hparams(session_end_info=SessionEndInfo(status=api_pb2.STATUS_SUCCESS)))
 
 
 def _scalars(values: Mapping[str, float]) -> Any:
@@ -173,9 +172,32 @@ def charts(with_optimum: bool) -> dict[str, dict[str, Any]]:
     }
 
 
-def _hparams(tag: str, **content: Any) -> Any:
-    kind = hparams.create_summary_metadata(HParamsPluginData(**content))
-    return Summary(value=[Summary.Value(tag=tag, metadata=kind, tensor=hparams.NULL_TENSOR)])
+def _of_plugin(plugin: str, tag: str, tensor: TensorProto, content: bytes = b"") -> Summary:
+    """A summary that one of TensorBoard's plugins reads."""
+    data = SummaryMetadata.PluginData(plugin_name=plugin, content=content)
+    return Summary(value=[Summary.Value(tag=tag, metadata=SummaryMetadata(plugin_data=data), tensor=tensor)])
+
+
+def _texts(plugin: str, tag: str, text: bytes) -> Summary:
+    """A summary whose content is one text, or one message."""
+    return _of_plugin(plugin, tag, TensorProto(dtype=DT_STRING, tensor_shape=TensorShapeProto(), string_val=[text]))
+
+
+def _hparams(**content: Any) -> Summary:
+    """A message for the HPARAMS tab; its tag has the same name."""
+    (name,) = content
+    nothing = TensorProto(dtype=DT_FLOAT, tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=0)]))
+    return _of_plugin("hparams", f"_hparams_/{name}", nothing, HParamsPluginData(**content).SerializeToString())
+
+
+def _session_start(settings: Mapping[str, Any]) -> SessionStartInfo:
+    """The settings of a run; runs with the same settings are one group."""
+    group = hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    start = SessionStartInfo(group_name=group, start_time_secs=time.time())
+    for name, value in settings.items():
+        kind = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
+        setattr(start.hparams[name], f"{kind}_value", value)
+    return start
 
 
 def _lines(*tags: str) -> dict[str, Any]:
@@ -186,5 +208,4 @@ def _layout(with_optimum: bool) -> Any:
     """The charts for the CUSTOM SCALARS tab."""
     groups = {g: [layout.Chart(title=n, **c) for n, c in part.items()] for g, part in charts(with_optimum).items()}
     found = layout.Layout(category=[layout.Category(title=g, chart=part) for g, part in groups.items()])
-    tensor, kind = make_tensor_proto(found.SerializeToString()), custom_scalar.create_summary_metadata()
-    return Summary(value=[Summary.Value(tag=custom_scalar.CONFIG_SUMMARY_TAG, tensor=tensor, metadata=kind)])
+    return _texts("custom_scalars", "custom_scalars__config__", found.SerializeToString())
