@@ -12,6 +12,10 @@ SHORTCUT = "only a shortcut: what follows comes to the same"
 GUARDED = "2 units of 2^-160, where the enclosure allows for 2^10"
 SAME = "a shift by 0 either way"
 CONVERGES = "the argument of the series stays within 1/3, where its error is bounded"
+CONSTANT = (
+    "a class that is never left has one value, so none of its rows is strict, by itself or as part of the policy; and "
+    "where a state is strict, all of its rows are"
+)
 #: Functions all of whose mutants may survive, except those that drop a check.
 FUNCTIONS: dict[str, str] = {
     f"{CHECKER} Coordinates.fit": SEARCH,
@@ -77,6 +81,13 @@ NAMES: dict[str, str] = {
     f"{SOLVED} _Claim.issues: found and self.is_region → ((found) or (self.is_region))": "a second try is a proof, too",
     f"{SOLVED} _Claim.issues: found and self.is_region → (not (found and self.is_region))": "proves no more",
     f"{SOLVED} _horizon: 0 → (-1) (2)": WORDS,
+    f"{SOLVED} _Claim._endless: problem.rank is not None → (problem.rank is None)": (
+        "only a shortcut: without a rank, states run forward by their number"
+    ),
+    f"{SOLVED} _Claim._endless: self.policy is None → (not (self.policy is None))": CONSTANT,
+    f"{SOLVED} _Claim._endless: self.policy is None → (self.policy is not None)": CONSTANT,
+    f"{SOLVED} _Claim._endless: problem.criterion.signed → (not (problem.criterion.signed))": WORDS,
+    f"{SOLVED} _Claim._with_witness: 1.0 → 2.0": "all numbers below 0 mean that nature is free",
     f"{SOLVED} _Claim._proof: self.upward → (not (self.upward))": WORDS,
     f"{SOLVED} _Claim._proof: self.values[bad] - image[bad] → (self.values[bad] + image[bad])": WORDS,
 }

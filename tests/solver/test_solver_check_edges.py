@@ -264,6 +264,79 @@ def test_a_witness_proves_that_a_friend_of_the_agent_ends_the_play():
     assert any("held" in issue for issue in replace(true, nature_witness=None).check())
 
 
+def test_a_witness_shows_only_where_it_puts_mass():
+    """The claim is true; a nature that never leaves does not show it."""
+    model = relaxation([[{0: ANY, 1: ANY}], [{1: ONE}]])
+    solution = solve(model, REACH, Nature.COOPERATIVE)
+    for staying, good in ((1.0, False), (1.0 - 2.0**-40, True), (0.5, True), (0.0, True)):
+        found = claimed(solution, [1.0, 1.0], nature_witness=np.array([staying, 1.0 - staying, 1.0]))
+        assert (found.check() == []) is good
+
+
+@pytest.mark.parametrize("witness", [[0.0, 1.0], [0.0, 1.0, 1.0, 1.0]])
+def test_a_witness_has_one_float_per_transition(witness):
+    solution = solve(relaxation([[{0: ANY, 1: ANY}], [{1: ONE}]]), REACH, Nature.COOPERATIVE)
+    for wrong in (np.array(witness), np.array([0.0, 1.0, 1.0], dtype=np.float32)):
+        issues = claimed(solution, [1.0, 1.0], nature_witness=wrong).check()
+        assert issues and issues[0].startswith("nature's witness has shape")
+
+
+def test_a_witness_of_a_set_that_is_only_queried_is_exact_in_rows_of_two():
+    """The bounds of a longer row are a hull of what is in the set."""
+    for row, witness, good in (
+        ({0: ANY, 1: ANY}, [0.5, 0.5, 1.0], True),
+        ({0: ANY, 1: ANY, 2: ANY}, [0.5, 0.25, 0.25, 1.0, 1.0], False),
+    ):
+        table = [[row], *([{s: ONE}] for s in range(1, len(row)))]
+        goal = set(range(1, len(row)))
+        for wrap in (Uncompiled, lambda model: model):
+            model = wrap(relaxation(table, goal=goal))
+            found = claimed(solve(model, REACH, Nature.COOPERATIVE), [1.0] * len(table))
+            assert (replace(found, nature_witness=np.array(witness)).check() == []) is (good or wrap is not Uncompiled)
+
+
+def test_mass_that_a_witness_misses_is_charged(monkeypatch):
+    """1/2 to either side, of which the witness has m more on the better one: its mean is better than the truth."""
+    monkeypatch.setattr(checked, "TOLERANCE", 2.0**-10)
+    m, row = 2.0**-12, {1: HALF, 2: HALF}
+    reach = solve(relaxation([[row], [{1: ONE}], [{2: ONE}]], goal={1}), REACH, Nature.COOPERATIVE)
+    cost = solve(relaxation([[row], [{2: ONE}], [{2: ONE}]], cost=[[0], [8], [0]]), COST, Nature.COOPERATIVE)
+
+    def is_proved(solution, values: list[float], upward: bool, *witness: float) -> bool:
+        p = np.array([*witness, 1.0, 1.0])
+        return checked.prove_side(solution.problem, np.array(values), upward, solution.policy, p) == []
+
+    for value, good in ((0.5 - m, True), (0.5 + m / 4, False)):
+        assert is_proved(reach, [value, 1.0, 0.0], False, 0.5 + m, 0.5) is good
+    for value, good in ((4.0 + m, True), (4.0 - 2 * m, False)):
+        assert is_proved(cost, [value, 8.0 + 2.0**-30, 0.0], True, 0.5 - m, 0.5) is good
+
+
+@pytest.mark.parametrize("nature", list(Nature))
+def test_a_cost_is_infinite_only_where_nature_can_hold_the_play(nature):
+    """A friend stays with 1/4 each time, so that infinity solves the equation; of a hull, an enemy is taken for one."""
+    quarter = exactly("1/4")
+    model = relaxation([[{0: (quarter[0], ONE[0]), 1: (ANY[0], exactly("3/4")[0])}], [{1: ONE}]], cost=[[1], [0]])
+    enemy = nature is Nature.ADVERSARIAL
+    for wrap, good in ((lambda model: model, enemy), (Uncompiled, False)):
+        claim = claimed(solve(wrap(model), COST, nature), [np.inf, 0.0])
+        assert (claim.check(sides=(False,)) == []) is good
+    stuck = relaxation([[{0: ONE}], [{1: ONE}]], cost=[[1], [0]])
+    assert claimed(solve(stuck, COST, nature), [np.inf, 0.0]).check() == []
+
+
+def test_who_may_choose_may_stay():
+    """To go reaches the goal with 1/2, to stay never: 1/2 solves the equation of the least probability, which is 0."""
+    table = [[{0: ONE}, {1: HALF, 2: HALF}], [{1: ONE}], [{2: ONE}]]
+    solution = solve(relaxation(table), Objective.reach("goal", sense=Sense.MIN))
+    assert solution.check() == [] and solution.upper == 0.0
+    go = checked.row_bounds(solution.problem, np.array([0.0, 0.0, 1.0]), False)[1]  # 1/2, rounded down
+    assert 0.49 < go < 0.5
+    for value in (go, 0.4):
+        found = checked.prove_side(solution.problem, np.array([value, 0.0, 1.0]), False, None)
+        assert found == ["lower is positive where the play can be held: state 0 = s0"]
+
+
 def test_one_row_that_holds_the_play_is_enough_for_a_minimiser_who_is_free():
     either = Uncompiled(relaxation([[{0: ANY, 1: ANY}, {1: ONE}], [{1: ONE}]], cost=[[0, 0], [0]]))
     problem = solve(either, Objective.reach("goal", sense=Sense.MIN), Nature.COOPERATIVE).problem
