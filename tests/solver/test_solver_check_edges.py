@@ -307,9 +307,9 @@ def test_mass_that_a_witness_misses_is_charged(monkeypatch):
         return checked.prove_side(solution.problem, np.array(values), upward, solution.policy, p) == []
 
     for value, good in ((0.5 - m, True), (0.5 + m / 4, False)):
-        assert is_proved(reach, [value, 1.0, 0.0], False, 0.5 + m, 0.5) is good
+        assert is_proved(reach, [value, 1.0, 0.0], False, 0.5 + m, 0.5 - m) is good
     for value, good in ((4.0 + m, True), (4.0 - 2 * m, False)):
-        assert is_proved(cost, [value, 8.0 + 2.0**-30, 0.0], True, 0.5 - m, 0.5) is good
+        assert is_proved(cost, [value, 8.0 + 2.0**-30, 0.0], True, 0.5 - m, 0.5 + m) is good
 
 
 @pytest.mark.parametrize("nature", list(Nature))
