@@ -13,7 +13,7 @@ import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 from numpy.random import bit_generator  # noqa: E402
 
-from rpl_agent.agent import loop, rpl, schedule  # noqa: E402
+from rpl_agent.agent import attached, loop, schedule  # noqa: E402
 from rpl_agent.agent.schedule import Doubling  # noqa: E402
 
 AS_SHIPPED = schedule.LOG_GROWTH
@@ -56,7 +56,7 @@ def short_runs(request):
         patch.setattr(loop, "PROVED", 300)
         if is_day(request.config):
             patch.setattr(schedule, "LOG_GROWTH", 4.0)
-            patch.setattr(rpl, "Doubling", partial(Doubling, spacing=0.5))
+            patch.setattr(attached, "Doubling", partial(Doubling, spacing=0.5))
             patch.setitem(schedule.NAMED, "state-action", Doubling(spacing=0.5))
         yield
 
@@ -79,5 +79,5 @@ def sized(request):
 def all_looks(monkeypatch):
     """Certificates and plans on the way as users have them, for tests about them in a module of short runs."""
     monkeypatch.setattr(schedule, "LOG_GROWTH", AS_SHIPPED)
-    monkeypatch.setattr(rpl, "Doubling", Doubling)
+    monkeypatch.setattr(attached, "Doubling", Doubling)
     monkeypatch.setitem(schedule.NAMED, "state-action", Doubling())

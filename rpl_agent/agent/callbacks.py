@@ -23,11 +23,10 @@ import numpy as np
 from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.agent.schedule import RegretGoal
-from rpl_agent.agent.settings import check_seed, require_count, takes
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.agent.storage.pace import Pace
 from rpl_agent.agent.world.observations import Env, require_environment
-from rpl_agent.core.errors import ModelError, RPLWarning, as_path
+from rpl_agent.core.errors import ModelError, RPLWarning, as_path, check_seed, require_count, takes
 from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.shown import true_value

@@ -4,74 +4,32 @@ needs, the policy as a table, parameters in and out.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from rpl_agent.agent.attached import AttachedAgent
 from rpl_agent.agent.discovery.session import OpenSession
 from rpl_agent.agent.evaluation import Evaluation, evaluate_policy
-from rpl_agent.agent.exploration import Exploration
 from rpl_agent.agent.forecast import Forecast, Sampler, forecast
-from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.storage.state import capture, read_state, restore
-from rpl_agent.agent.world.observations import Env, StateReader, observation_space, part
-from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.agent.world.acting import ActingPolicy, predict_action, predict_open
+from rpl_agent.agent.world.observations import Env
+from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Policy, Sense
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.solver.operator import row_bounds
 from rpl_agent.core.solver.solution import Solution
 
-LOOP = "policy = agent.as_policy(); policy.reset() at every env.reset(), and action = policy(observation)"
+Bounds = tuple[np.ndarray, np.ndarray]
 
 
-class ActingPolicy:
-    """The agent's policy with its own step counter, for policies that depend on the step.
+class QueriedAgent(AttachedAgent):
+    """An agent that is asked; everything here derives from its session."""
 
-    Call `reset` at every ``env.reset()``, then the object itself with every observation.
-    """
-
-    def __init__(self, agent: Acting, deterministic: bool = True):
-        self._agent = agent
-        self._deterministic = deterministic
-        self._memory: Any = None
-
-    def reset(self) -> None:
-        """Begin an episode."""
-        self._memory = None
-
-    def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool | None = None
-    ) -> tuple[np.ndarray, Any]:
-        """As `RPLAgent.predict`, for `evaluate_policy` of Stable-Baselines3; ``state`` counts the steps."""
-        chosen = self._deterministic if deterministic is None else deterministic
-        return self._agent.predict(observation, state, episode_start, chosen)
-
-    def __call__(self, observation: Any) -> Any:
-        """The action for the next observation of the episode."""
-        horizon = self._agent.objective.horizon
-        if horizon is not None and self._memory is not None and self._memory[0][0] >= horizon:
-            raise ModelError(f"the horizon of {horizon} steps is over: call reset() at every env.reset()")
-        start = np.array([self._memory is None])
-        action, self._memory = self._agent.predict(observation, self._memory, start, self._deterministic)
-        return action
-
-
-class Acting:
-    """From observations to actions, as in Stable-Baselines3; shared by the agent and the baselines."""
-
-    mode: Any = "robust"
-    policy: Any
-    pmdp: Any
-    objective: Any
-    world: Any
-    observation_to_state: Any
-    warned_of_steps = False
-    acting_rng: np.random.Generator
-    weight: float
-
+    # ------------------------------------------------------------------ acting
     def predict(
         self,
         observation: Any,
@@ -86,115 +44,15 @@ class Acting:
         mode ``deterministic=False`` draws from the sampling policy. The model itself provides ``action_masks``.
         A certified policy that is randomised (limits may need that) is always drawn from: its mode is another policy.
         """
-        single = not _is_batch(self, observation)
-        observations = [observation] if single else _split(observation)
-        policy, pmdp, rng = self.policy, self.pmdp, None
-        if state is None and episode_start is None and policy.rows is not None and policy.rows.ndim > 1:
-            _need_memory(self, single)
-        steps = _steps(state, episode_start, len(observations))
-        if self.mode == "optimistic" and not deterministic and policy.is_deterministic:
-            policy, rng = policy.at(0).mixed(pmdp, self.weight), self.acting_rng
-        rng = rng if policy.is_deterministic else self.acting_rng
-        before = None if state is None else state[1:]
-        states = [_state(self, item, int(k), before, i) for i, (item, k) in enumerate(zip(observations, steps))]
-        rows = [policy.row(pmdp, s, rng, pmdp.solver_step(int(k))) for s, k in zip(states, steps)]
-        actions = pmdp.action[rows].astype(np.int64)
-        result = actions if self.world is None else self.world.actions.numbers[actions]
-        return (result[0] if single else result), (steps + 1, np.array(states), actions)
+        if isinstance(self.session, OpenSession):
+            return predict_open(self, observation, state, episode_start)
+        return predict_action(self, observation, state, episode_start, deterministic)
 
     def as_policy(self, deterministic: bool = True) -> ActingPolicy:
         """The policy as a function of observations with its own step counter; `reset` it at every ``env.reset()``."""
         return ActingPolicy(self, deterministic)
 
-
-def _steps(state: Any, episode_start: Any, number: int) -> np.ndarray:
-    """(n,) steps that each episode has taken so far."""
-    steps = np.zeros(number, dtype=np.int64) if state is None else np.atleast_1d(state[0]).copy()
-    if episode_start is not None:
-        steps[np.atleast_1d(np.asarray(episode_start, dtype=bool))] = 0
-    return steps
-
-
-def predict_open(agent: Any, observation: Any, state: Any, episode_start: Any) -> tuple[Any, Any]:
-    """As `Acting.predict`, for an agent without a model; states never seen get the policy's action for these."""
-    session, world = agent.session, agent.session.world
-    single = not _is_batch(agent, observation)
-    observations = [observation] if single else _split(observation)
-    horizon = session.assumptions.horizon
-    if state is None and episode_start is None and horizon is not None:
-        _need_memory(agent, single)
-    steps = _steps(state, episode_start, len(observations))
-    chosen = []
-    for item, step in zip(observations, steps.tolist()):
-        found = session.experience.data.find(world.state(item, lambda: "predict"))
-        layer = 0 if horizon is None else max(horizon - 1 - step, 0)
-        if agent.mode == "optimistic":
-            chosen.append(0 if found is None else session.experience.explore(found, layer))
-        else:
-            chosen.append(session.policy.action(found, layer))
-    commands = [world.actions[action] for action in chosen]
-    return (commands[0] if single else np.array(commands)), (steps + 1,)
-
-
-def _need_memory(agent: Acting, single: bool) -> None:
-    """Require a step count for a policy with a rule per step."""
-    why = "the policy depends on the step, and predict() was called without state"
-    if not single:
-        raise ModelError(f"{why}: pass the state that it returned, or episode_start for first steps")
-    if not agent.warned_of_steps:
-        agent.warned_of_steps = True
-        warnings.warn(f"{why}: this is the action for the first step only. Use: {LOOP}", RPLWarning, stacklevel=4)
-
-
-def _is_batch(agent: Acting, observation: Any) -> bool:
-    """Whether the observation has one more dimension than the environment's observations."""
-    space = None if agent.world is None else observation_space(agent.world.env)
-    part, shape = observation, getattr(space, "shape", None)
-    if isinstance(observation, dict) and hasattr(space, "spaces"):
-        key = next(iter(observation))
-        part, shape = observation[key], getattr(space.spaces[key], "shape", None)  # type: ignore[union-attr]
-    elif isinstance(observation, tuple):
-        if space is None or not hasattr(space, "spaces"):
-            return False
-        part, shape = observation[0], getattr(space.spaces[0], "shape", None)
-    if isinstance(part, (str, bytes)):
-        return False
-    return np.ndim(part) > (0 if shape is None else len(shape))
-
-
-def _split(observation: Any) -> list[Any]:
-    leaf = observation
-    while isinstance(leaf, (dict, tuple)):
-        leaf = next(iter(leaf.values())) if isinstance(leaf, dict) else leaf[0]
-    return [part(observation, i) for i in range(len(leaf))]
-
-
-def _state(agent: Acting, observation: Any, step: int, before: Any, i: int) -> int:
-    reader = StateReader(agent.pmdp, agent.observation_to_state) if agent.world is None else agent.world.reader
-    try:
-        if step == 0 or before is None:
-            return reader.first(observation)
-        return reader.next(int(before[0][i]), int(before[1][i]), observation)
-    except ModelError:
-        raise
-    except Exception as error:
-        raise ModelError(f"observation {observation!r} is not a state of {agent.pmdp!r}: {error}") from error
-
-
-Bounds = tuple[np.ndarray, np.ndarray]
-
-
-class Queries(Acting):
-    """Mixed into `RPLAgent`; everything here derives from its session."""
-
-    session: Any  # Session, or OpenSession without a model
-    schedule: Any
-    weight: float
-    exploration: Exploration
-    settings: Any
-    _logger: Logger
-    _source: Any
-
+    # ------------------------------------------------------------------ bounds and plans
     def plan(
         self,
         env: Env,
@@ -219,7 +77,7 @@ class Queries(Acting):
         policy : draws the data instead of this agent
         draws : simulated data sets per number of episodes; None: 3 to 32, more if their gaps differ
         """
-        self.set_env(env)  # type: ignore[attr-defined]
+        self.set_env(env)
         session = self.session
         if policy is None and isinstance(self.schedule, Never):
             policy = Policy.uniform(session.pmdp)

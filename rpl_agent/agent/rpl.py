@@ -1,22 +1,20 @@
 """`RPLAgent`: sample with optimism, update by a schedule, end with a certified policy.
 
 The interface follows Stable-Baselines3 where that makes sense: learn, predict, save, load, set_env, logger, callbacks.
-The learned state lives in a `Session` (session.py), the loop in loop.py.
+Settings and environment are in attached.py, questions in queries.py, the learned state in a `Session` (session.py),
+the loop in loop.py.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-
-from rpl_agent.agent import settings
+from rpl_agent.agent.attached import refuse_arguments
 from rpl_agent.agent.callbacks import (
     Callback,
     CallbackList,
@@ -27,33 +25,26 @@ from rpl_agent.agent.callbacks import (
     has_callback,
 )
 from rpl_agent.agent.discovery.session import OpenSession
-from rpl_agent.agent.discovery.world import OpenWorld, enter_world, refuse_mixture
-from rpl_agent.agent.exploration import Exploration, exploration_of
-from rpl_agent.agent.exploration.within_limits import WithinLimits
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.output import views
 from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.output.tensorboard import TensorBoardCallback
-from rpl_agent.agent.queries import Queries, predict_open
+from rpl_agent.agent.queries import QueriedAgent
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
-from rpl_agent.agent.schedule import Doubling, Schedule, Target
-from rpl_agent.agent.session import Session
+from rpl_agent.agent.schedule import Schedule, Target
 from rpl_agent.agent.storage import checkpoint, open_state
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, write_run
-from rpl_agent.agent.storage.state import Settings, agent_arguments, capture, read_state, restore, stored_model
-from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach, make_env
-from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
+from rpl_agent.agent.storage.state import agent_arguments, capture, read_state, restore, stored_model
+from rpl_agent.agent.world.attach import ActionToEnv, make_env
+from rpl_agent.agent.world.observations import Env, StateOf
 from rpl_agent.agent.world.when_attached import require
-from rpl_agent.core.errors import ModelError, RPLWarning, as_path
-from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.model import Limit, Objective, ParametricMDP
-from rpl_agent.guarantee.pipeline import Config, timed
-
-MODES = ("robust", "optimistic")
+from rpl_agent.core.errors import ModelError, RPLWarning, as_path, require_count
+from rpl_agent.core.model import ParametricMDP
+from rpl_agent.guarantee.pipeline import timed
 
 
-class RPLAgent(Queries):
+class RPLAgent(QueriedAgent):
     """Learns a certified policy for an environment whose structure is known and whose parameters are not; or, with
     ``returns`` or ``rewards``, for one of which nothing else is known.
 
@@ -92,181 +83,6 @@ class RPLAgent(Queries):
     (50, True)
     """
 
-    def __init__(
-        self,
-        env: Env | str | None = None,
-        *others: Any,
-        confidence: str = "likelihood",
-        relaxation: str = "coupled",
-        delta: float = 1e-3,
-        precision: float = 1e-6,
-        config: Config | None = None,
-        pmdp: ParametricMDP | None = None,
-        objective: Objective | str | None = None,
-        subject_to: Sequence[Limit | str] = (),
-        explore_within_limits: bool = False,
-        observation_to_state: StateOf | None = None,
-        schedule: Schedule | None = None,
-        weight: float = 0.9,
-        exploration: str | Exploration = "certificate",
-        compiled: bool = True,
-        check_rewards: bool | None = None,
-        horizon: int | str | None = None,
-        end: Any = None,
-        action_to_env: ActionToEnv | None = None,
-        returns: Any = None,
-        rewards: tuple[float, float] | None = None,
-        discount: float | None = None,
-        deterministic: bool = False,
-        successors: Any = None,
-        tensorboard_log: str | os.PathLike | None = None,
-        seed: int | None = None,
-        verbose: int = 0,
-        **unknown: Any,
-    ):
-        refuse_policy_network(env, others)
-        settings.refuse_settings(unknown, type(self))
-        self._facts = {
-            "returns": returns,
-            "rewards": rewards,
-            "discount": discount,
-            "deterministic": deterministic or None,
-            "successors": successors,
-        }
-        without_model = returns is not None or rewards is not None
-        model_only = {"pmdp": pmdp, "objective": objective, "schedule": schedule, "end": end}
-        model_only |= {"check_rewards": check_rewards, "action_to_env": action_to_env, "subject_to": subject_to or None}
-        model_only["explore_within_limits"] = explore_within_limits or None
-        refuse_mixture(without_model, self._facts, model_only)
-        settings.check_settings(weight, config, schedule, seed)
-        self.config = config or Config(confidence, relaxation, delta, precision)
-        self.schedule = schedule if schedule is not None else Doubling()
-        self.weight, self.exploration = weight, exploration_of(exploration)
-        self.compiled, self.check_rewards = compiled, check_rewards
-        self.horizon, self.end, self.verbose = horizon, end, verbose
-        self.observation_to_state, self.action_to_env = observation_to_state, action_to_env
-        self.tensorboard_log = None if tensorboard_log is None else as_path(tensorboard_log, "tensorboard_log")
-        self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
-        self.acting_rng = np.random.default_rng([self.seed, 1])  # separate: acting does not change what is learned
-        kind = OpenSession if without_model else Session
-        self.session: Any = kind(self.seed, self.config)  # the one thing that differs without a model
-        self.run_folder: Path | None = None
-        self.world: Attachment | OpenWorld | None = None
-        self._mode = "robust"
-        self._logger: Logger = Logger()
-        goal, limits = settings.goal_with_limits(objective, subject_to)
-        if isinstance(self.session, Session):
-            self.session.subject_to = limits
-            self.session.within = WithinLimits() if explore_within_limits else None
-        self._given = (pmdp, goal)  # given by the user; otherwise the environment's own
-        self._source: Stream | None = None
-        if env is not None:
-            self.set_env(env)
-
-    # ------------------------------------------------------------------ what is attached
-    def set_env(self, env: Env | str) -> None:
-        """Attach an environment. What was learned is kept, so the model must be the same."""
-        if self.world is not None and env is self.world.env:
-            return
-        if isinstance(env, str):
-            made = make_registered(env)
-            if made is None:
-                raise ModelError(f"no environment is registered as {env!r} (a method is chosen by confidence=...)")
-            env = made
-        if isinstance(self.session, OpenSession):
-            self._enter(env)
-        else:
-            self._attach(env)
-        if self._source is not None:
-            self.session.opening = self._source.opening
-        self._source = self.session.source_state = None
-
-    def _enter(self, env: Env) -> None:
-        """Attach an environment without a model."""
-        world = enter_world(env, self._facts, self.horizon, self.observation_to_state)
-        self.session.start(world)
-        self.world = world
-
-    def _attach(self, env: Env) -> None:
-        """Attach an environment with its model."""
-        session, (pmdp, objective) = self.session, self._given
-        if objective is None and session.started:
-            objective = session.objective
-        world = attach(
-            env,
-            pmdp=pmdp,
-            objective=objective,
-            state_of=self.observation_to_state,
-            compiled=self.compiled,
-            check_rewards=self.check_rewards,
-            horizon=self.horizon,
-            action_to_env=self.action_to_env,
-            learned=session.pmdp if session.started else None,
-            end=self.end,
-        )
-        if not session.started:
-            self.config = session.config = settings.suited(self.config, world.method)
-            session.start(world.pmdp, world.objective)
-            session.subject_to += world.limits
-            session.require_limits()
-        elif session.pmdp.content_hash != world.pmdp.content_hash:
-            raise ModelError(f"the environment's model {world.pmdp!r} is not the one learned so far, {session.pmdp!r}")
-        self.world = world
-        session.env_spec, session.time_limit = world.spec, world.limit
-
-    def get_env(self) -> Any:
-        return None if self.world is None else self.world.env
-
-    @property
-    def env(self) -> Any:
-        return self.get_env()
-
-    @property
-    def pmdp(self) -> ParametricMDP:
-        return self.session.pmdp
-
-    @property
-    def objective(self) -> Objective:
-        return self.session.objective
-
-    @property
-    def counts(self) -> Counts:
-        """Everything observed so far."""
-        return self.session.experience.counts
-
-    @property
-    def certificate(self) -> Any:
-        """The latest `Certificate`, without a model `OpenCertificate`; None before the first."""
-        return self.session.certificate
-
-    @property
-    def num_episodes(self) -> int:
-        return self.session.episodes
-
-    @property
-    def num_timesteps(self) -> int:
-        return self.session.steps
-
-    @property
-    def num_updates(self) -> int:
-        return self.session.updates
-
-    @property
-    def interrupted(self) -> bool:
-        return self.session.interrupted
-
-    @property
-    def logger(self) -> Logger:
-        return self._logger
-
-    @property
-    def observation_space(self) -> Any:
-        return self.get_env().observation_space
-
-    @property
-    def action_space(self) -> Any:
-        return self.get_env().action_space
-
     # ------------------------------------------------------------------ learning
     def learn(
         self,
@@ -298,7 +114,7 @@ class RPLAgent(Queries):
         reset_num_timesteps : reset the counters and start a new log folder; what was learned is kept in any case.
         folder : the run folder itself, instead of a numbered one in ``tensorboard_log``.
         """
-        settings.refuse_arguments(unknown, RPLAgent.learn)
+        refuse_arguments(unknown, RPLAgent.learn)
         if type(env) is int and budget is None and isinstance(self.session, OpenSession):
             env, budget = None, env
         if total_timesteps is not None:
@@ -322,7 +138,7 @@ class RPLAgent(Queries):
         if target is None:
             raise ModelError("this agent was saved outside learn(): there is nothing to resume; call learn(budget=...)")
         if budget is not None:
-            settings.require_count("budget", budget, target.unit)
+            require_count("budget", budget, target.unit)
             self.session.target = replace(target, goal=int(budget))
         return self._run(callback, progress_bar, "RPL", None)
 
@@ -387,53 +203,7 @@ class RPLAgent(Queries):
             session.source_state = None
         return self._source
 
-    # ------------------------------------------------------------------ certificates
-    def certify(self) -> Any:
-        """The robust policy and its certificate for the data so far."""
-        return self.session.update_certificate()
-
-    # ------------------------------------------------------------------ acting
-    @property
-    def mode(self) -> str:
-        """Which policy `predict` uses: ``"robust"`` (certified) or ``"optimistic"`` (exploring)."""
-        return self._mode
-
-    @mode.setter
-    def mode(self, mode: str) -> None:
-        if mode not in MODES:
-            raise ModelError(f"mode {mode!r} is not one of {MODES}")
-        self._mode = mode
-
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-        action_masks: Any = None,
-    ) -> tuple[np.ndarray, Any]:
-        if isinstance(self.session, OpenSession):
-            return predict_open(self, observation, state, episode_start)
-        return super().predict(observation, state, episode_start, deterministic, action_masks)
-
-    @property
-    def policy(self) -> Any:
-        """The policy of the current mode."""
-        if isinstance(self.session, OpenSession):
-            return self.session.policy
-        if self.mode == "optimistic":
-            if self.session.planner.optimistic is None:
-                self.session.planner.plan(self.counts)
-            return require(self.session.planner.optimistic).policy
-        return (self.certificate or self.certify()).policy
-
     # ------------------------------------------------------------------ files
-    @property
-    def settings(self) -> Settings:
-        """The agent's own part of a checkpoint."""
-        end = None if self.end is None else self.pmdp.state_index(self.end)
-        return Settings(self.weight, self.compiled, self.check_rewards, self.mode, self.exploration.name, end)
-
     def save(self, path: str | os.PathLike) -> None:
         """Save everything needed to continue: a zip of JSON and npz, written atomically (``.zip`` is added)."""
         source = self._source

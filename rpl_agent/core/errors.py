@@ -1,7 +1,8 @@
 """Errors and warnings for users; each message names the place that is wrong."""
 
+import inspect
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -75,3 +76,26 @@ def as_path(given: Any, name: str) -> Path:
     if not isinstance(given, str | os.PathLike):
         raise ModelError(f"{name}={given!r} is not a path: write a text, for example 'logs/demo'")
     return Path(given)
+
+
+def require_count(name: str, number: Any, unit: str) -> None:
+    """Raise unless this is a whole number, at least 1."""
+    if not hasattr(number, "__index__") or isinstance(number, bool) or number < 1:
+        raise ModelError(f"{name} = {number!r} must be a whole number of {unit}, at least 1")
+
+
+def takes(function: Callable[..., Any], number: int) -> bool:
+    """Whether a function can be called with so many arguments; True where that cannot be known."""
+    try:
+        inspect.signature(function).bind(*[None] * number)
+    except TypeError:
+        return False
+    except ValueError:  # of a function without a signature
+        return True
+    return True
+
+
+def check_seed(seed: Any) -> None:
+    """Raise unless this can be a seed."""
+    if seed is not None and (not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0):
+        raise ModelError(f"seed {seed!r} must be a whole number, at least 0, or None")

@@ -48,18 +48,18 @@ INTERNAL = ("lark.parsers", "lark.lexer")
 OF_TENSORBOARD = re.compile(r"tensorboard\.(summary\.writer\.|[\w.]+_pb2\b)")
 
 #: What a user calls with named options, one per choice: an object to hold them would be one more thing to learn.
-MANY_OPTIONS = {"RPLAgent.__init__", "RPLAgent.learn", "train", "build_vectorized"}
+MANY_OPTIONS = {"AttachedAgent.__init__", "RPLAgent.learn", "train", "build_vectorized"}
 
 
 #: Words that were once names of many things: everything in the package, the checker included, that is called so.
 ONE_MEANING = {
     "certify": {
         "guarantee/claims/limits.py certify",
-        "agent/rpl.py RPLAgent.certify",
+        "agent/attached.py AttachedAgent.certify",
         "agent/callbacks.py Observed.certify",  # the same, as callbacks see it
     },
     "check": {"guarantee/checker.py check", "core/solver/solution.py Solution.check"},
-    "evaluate": {"agent/queries.py Queries.evaluate"},
+    "evaluate": {"agent/queries.py QueriedAgent.evaluate"},
     "play": set(),
     "Play": set(),
     "Plays": set(),

@@ -18,9 +18,8 @@ import numpy as np
 from rpl_agent.agent.sampling.experience import GeneratorStates
 from rpl_agent.agent.sampling.step_checker import flag, number, unpack_reset, unpack_step
 from rpl_agent.agent.sampling.stepping import generator_state
-from rpl_agent.agent.settings import takes
 from rpl_agent.agent.world.observations import Env, is_vector, make_registered, require_environment
-from rpl_agent.core.errors import DataError, ModelError, require_positive
+from rpl_agent.core.errors import DataError, ModelError, require_positive, takes
 from rpl_agent.core.evidence.ledger import check_stated_delta
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.core.native import UNIT_ROUNDOFF

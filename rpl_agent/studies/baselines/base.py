@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rpl_agent.agent.queries import Acting
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, StreamState
 from rpl_agent.agent.sampling.stream import Stream, set_generator
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.storage import checkpoint
+from rpl_agent.agent.world.acting import ActingPolicy, predict_action
 from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import Env, StateOf
 from rpl_agent.core.errors import DataError, ModelError
@@ -51,7 +51,7 @@ class SavedLearner:
     sources: Whole
 
 
-class Baseline(Acting, ABC):
+class Baseline(ABC):
     """A learner of policies for a parametric MDP's skeleton.
 
     seed : for everything random in the learner and in the stream of episodes.
@@ -62,6 +62,8 @@ class Baseline(Acting, ABC):
 
     name: ClassVar[str] = "baseline"
     certificate: Any = None  # only learners with guarantees have one
+    mode: str = "robust"  # `predict` uses the policy that the learner recommends
+    weight: float = 1.0  # of its action while sampling
 
     def __init__(
         self,
@@ -84,6 +86,8 @@ class Baseline(Acting, ABC):
         self._stream: Stream
         self._sources = 0
         self._rng = np.random.default_rng(seed)
+        self.acting_rng = np.random.default_rng([seed, 1])  # separate: acting does not change what is learned
+        self.warned_of_steps = False
         self._pending: tuple[SavedLearner, dict[str, np.ndarray]] | None = None
 
     # ------------------------------------------------------------------ surface
@@ -156,6 +160,21 @@ class Baseline(Acting, ABC):
     @abstractmethod
     def policy(self) -> Policy:
         """The policy that the learner recommends now."""
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
+    ) -> tuple[np.ndarray, Any]:
+        """Action(s) for one observation or a batch of them, as `RPLAgent.predict`."""
+        return predict_action(self, observation, state, episode_start, deterministic)
+
+    def as_policy(self, deterministic: bool = True) -> ActingPolicy:
+        """The policy as a function of observations, as `RPLAgent.as_policy`."""
+        return ActingPolicy(self, deterministic)
 
     # ------------------------------------------------------------------ for subclasses
     def _sample(self, policy: Policy, episodes: int, row_limit: np.ndarray | None = None) -> None:
