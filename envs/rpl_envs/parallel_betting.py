@@ -10,12 +10,10 @@ import numpy as np
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
-from rpl_envs.betting import board
+from rpl_envs.betting import BETS, START, board
 
 THETA = (0.55, 0.53)
 Game = tuple[int, Mapping[int, tuple[int, int, int]]]
-START = 10
-BETS = (1, 2, 5, 10)
 #: Win probabilities of a game over its scale: bet -> (constant, constant per unit of money, p).
 FIXED = (20, {1: (0, 0, 20), 2: (2, 0, 20), 5: (1, 0, 20), 10: (6, 0, 10)})
 STEEP = (1_000, {1: (0, 0, 1_000), 2: (0, 2, 1_000), 5: (0, 3, 1_000), 10: (0, 4, 500)})

@@ -26,7 +26,7 @@ from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.schedule import RegretGoal
-from rpl_agent.core.coupled.attribution import fisher_information, point_frame, slopes
+from rpl_agent.core.coupled.attribution import DENSE_PARAMETERS, fisher_information, point_frame, slopes
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import MOST, Counts, bet_shares
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
@@ -52,8 +52,6 @@ START, CLOSE, TRIES = 1_000, 0.02, 8
 FEWEST_DRAWS, MOST_DRAWS, PRECISE = 3, 32, 0.05
 #: Multiples of a search's answer that are drawn as well.
 AROUND = (0.01, 0.1, 10.0)
-#: With more parameters there is no σ.
-MOST_PARAMETERS = 64
 
 
 class Sampler(NamedTuple):
@@ -345,7 +343,7 @@ class _Imagined:
     def sigma(self, episodes: np.ndarray) -> np.ndarray:
         """(n,) standard deviation of the value after each number of episodes."""
         pmdp, theta, best, found = self.pmdp, self.mdp.theta, self.best, []
-        few = pmdp.num_parameters <= MOST_PARAMETERS and slopes(pmdp, theta) is not None
+        few = pmdp.num_parameters <= DENSE_PARAMETERS and slopes(pmdp, theta) is not None
         gradient = optimum_gradient(best.problem, point_frame(pmdp, theta), best.policy) if few else None
         if gradient is None:
             return np.full(len(episodes), np.nan)

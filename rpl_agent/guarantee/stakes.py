@@ -14,6 +14,8 @@ from rpl_agent.core.native import core, read_only
 LARGEST, RATIO, NUMBER = 0.97, 2.5, 11
 STAKES = read_only([LARGEST * RATIO**-k for k in range(NUMBER)])
 WEIGHTS = read_only(np.full(NUMBER, math.nextafter(1.0 / NUMBER, 0.0)))
+#: Sweeps over rows that are bounded by bets: every iterate is a bound, and the next update continues from it.
+MOST_SWEEPS = 1_000
 #: The mixture for C: logarithms are rounded down.
 MIXTURE = core.StakeMixture(
     size=NUMBER, stake=STAKES, log_weight=read_only(np.nextafter(np.nextafter(np.log(WEIGHTS), -np.inf), -np.inf))

@@ -70,6 +70,9 @@ ONE_MEANING = {
     "Slabs": {"guarantee/likelihood/bets/slabs.py Slabs"},
 }
 
+#: Constants with the name and value of an unrelated one: general words for how close is enough, how often to try.
+SAME_BY_CHANCE = {"CLOSE", "MAX_STEPS", "NEGLIGIBLE", "OVER", "ROUNDING", "ROUNDS", "SETTLED", "TOLERANCE"}
+
 #: Nodes that can hold a definition or an import: expressions do not.
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
@@ -201,6 +204,30 @@ def test_one_word_means_one_thing():
     for path in (*SOURCES, CHECKER):
         look(parsed(path), path.relative_to(ROOT).as_posix().removeprefix("rpl_agent/"), "")
     assert found == ONE_MEANING
+
+
+def constants(path: Path) -> list[tuple[str, str]]:
+    """(name, value as written) of every constant of a module, those of ``A, B = 1, 2`` one by one."""
+    found = []
+    for node in parsed(path).body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        for target in targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts))
+            named = [(name.id, value) for name, value in pairs if isinstance(name, ast.Name)]
+            found += [(name, ast.unparse(value)) for name, value in named if name.isupper()]
+    return found
+
+
+def test_a_constant_stands_once():
+    """Two constants of the same name and value are one that somebody will change in one place only."""
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for path in SOURCES:
+        for name, value in constants(path):
+            if name not in SAME_BY_CHANCE:
+                places[name, value].append(path.relative_to(ROOT).as_posix())
+    assert not {f"{name} = {value}": where for (name, value), where in places.items() if len(where) > 1}
 
 
 def test_every_module_is_in_the_layers():

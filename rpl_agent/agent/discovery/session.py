@@ -17,6 +17,7 @@ import numpy as np
 from rpl_agent.agent.discovery.source import OpenExperience, OpenSource
 from rpl_agent.agent.discovery.world import OpenWorld, same_world
 from rpl_agent.agent.sampling.experience import SampledBatch
+from rpl_agent.agent.sampling.judge import FIRST_MARK, MARK_GROWTH, falls_behind
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.session import RunRecord, RunSession
@@ -34,14 +35,8 @@ from rpl_agent.guarantee.pipeline import Config, timed
 
 #: Steps between two updates of the bounds: a share of all steps, at least so many.
 UPDATE_SHARE, FIRST_UPDATE = 8, 16
-#: Episodes before the first policy is fixed, and growth between two marks at which another one is considered.
-FIRST_MARK, MARK_GROWTH = 32, 2
 #: Least and largest share of the episodes that play the fixed policy: they serve both bounds.
 LEAST_SHARE, LARGEST_SHARE = 0.35, 0.8
-#: What is open about a policy falls with its plays to this power: 1/2 by their spread, 1 by the range of returns.
-FALLS = 0.75
-#: If little is left of the budget, a policy is judged as if this share of the episodes so far were to come.
-TO_COME = 0.25
 STAGES = ("sampling", "bounds", "policy", "logging")
 
 
@@ -192,8 +187,7 @@ class OpenSession(OpenRecord, RunSession):
         left = float(target.goal - self.episodes)
         if target.unit == "steps":
             left = (target.goal - self.steps) * done / max(self.steps, 1)
-        coming = max(self.experience.share * max(left, TO_COME * done), 1.0)
-        return (plays / coming) ** FALLS - (plays / (plays + coming)) ** FALLS
+        return falls_behind(plays, self.experience.share, left, done)
 
     def _judge(self, played: PlayedPolicy) -> float:
         """The lower bound of the policy that is played; the best of the run is kept."""

@@ -39,6 +39,16 @@ FALLS = 0.75
 TO_COME = 0.25
 
 
+def falls_behind(plays: int, share: float, left: float, episodes: int) -> float:
+    """By how much more, as a share of what is open now, a new policy's bound will be open than one with so many plays.
+
+    share : of the episodes that are plays of the policy
+    left : episodes of the budget after ``episodes``
+    """
+    coming = max(share * max(left, TO_COME * episodes), 1.0)
+    return (plays / coming) ** FALLS - (plays / (plays + coming)) ** FALLS
+
+
 @dataclass
 class JudgedPlays:
     """The policy that is fixed and what its plays were worth: the part that checkpoints store."""
@@ -119,9 +129,7 @@ class PlayJudge:
         left = 0.0
         if target is not None:
             left = float(target.goal - episodes) if target.unit == "episodes" else float(episodes)
-        coming = max(record.share * max(left, TO_COME * episodes), 1.0)
-        plays = len(record.worth)
-        return (plays / coming) ** FALLS - (plays / (plays + coming)) ** FALLS
+        return falls_behind(len(record.worth), record.share, left, episodes)
 
     def bound(self, record: JudgedPlays, reward_error: float = 0.0) -> PlayedBound:
         """What the plays so far say."""

@@ -22,7 +22,7 @@ from rpl_agent.core.regions.parameter_region import ParameterRegion
 #: floor for estimated probabilities, so that a rare outcome does not dominate
 MIN_PROBABILITY = 1e-6
 #: polynomial models with more parameters have no dense derivatives
-MOST_PARAMETERS = 64
+DENSE_PARAMETERS = 64
 
 
 def slopes(pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray | None:
@@ -35,7 +35,7 @@ def slopes(pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray | None:
         weights = pmdp.table.reduction.weights
         return weights if isinstance(weights, np.ndarray) else None
     place = _in_use(pmdp, theta)
-    if len(place) > MOST_PARAMETERS:
+    if len(place) > DENSE_PARAMETERS:
         return None
     table, key = without_unused(pmdp).table, place.tobytes()
     known: dict[bytes, np.ndarray] = cached_on(table, "slopes", lambda _: {})

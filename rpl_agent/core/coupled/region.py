@@ -31,6 +31,7 @@ FLOOR = 1e-9
 #: how much closer than the precision a bound is brought to a threshold that it does not decide
 CLOSER = 1e-3
 EVERYWHERE, NOWHERE, SOMEWHERE, NOT_DECIDED = "everywhere", "nowhere", "in parts", "not decided at this precision"
+YES, NO = "yes", "no"  # of a question about one model
 
 
 @dataclass(frozen=True)

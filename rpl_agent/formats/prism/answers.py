@@ -13,7 +13,9 @@ import numpy as np
 
 from rpl_agent.core.coupled.region import (
     DEFAULT_BOXES,
+    NO,
     NOT_DECIDED,
+    YES,
     Partition,
     RegionPoint,
     RegionSolution,
@@ -31,8 +33,6 @@ from rpl_agent.core.solver.solution import Solution
 from rpl_agent.formats.prism.language.syntax import Property
 from rpl_agent.formats.prism.properties.queries import Query
 from rpl_agent.formats.prism.reader import PrismModel
-
-YES, NO = "yes", "no"
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from rpl_agent.core.coupled.region import NO, NOT_DECIDED, YES
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Domain, Limit, Objective, ParametricMDP
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.curves import ObjectiveCurve, curve
 from rpl_agent.guarantee.claims.limits import certify
-
-YES, NO, NOT_DECIDED = "yes", "no", "not decided at this precision"
 
 
 def known_model(pmdp: ParametricMDP, theta: np.ndarray) -> ParametricMDP:

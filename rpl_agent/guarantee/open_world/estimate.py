@@ -7,11 +7,10 @@ import numpy as np
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import GroupedOutcomes, OpenData
 from rpl_agent.guarantee.open_world.witness import OpenPolicy
+from rpl_agent.guarantee.untied.estimate import DOUBT, MOST_ROUNDS
 
-#: Rounds of value iteration without a horizon, and the change, as a share of the range, that ends them.
-MOST_ROUNDS, SETTLED = 2_000, 1e-5
-#: Every row counts as if it had once led to the worst state: rows with few visits have to be better than others.
-DOUBT = 1.0
+#: Change, as a share of the range, that ends value iteration without a horizon.
+SETTLED = 1e-5
 
 
 class FrequencyModel:

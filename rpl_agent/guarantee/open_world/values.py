@@ -13,10 +13,8 @@ from rpl_agent.core.model.states import canonical
 from rpl_agent.core.native import core
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import END, GroupedOutcomes, OpenData
-from rpl_agent.guarantee.stakes import MIXTURE, upper_mean
+from rpl_agent.guarantee.stakes import MIXTURE, MOST_SWEEPS, upper_mean
 
-#: Sweeps of one update: every iterate is a bound, and the next update goes on from it.
-MOST_SWEEPS = 1_000
 #: Rounds of sweeps and known successors, and the fall, as a share of the range, that ends them.
 MOST_ROUNDS, LITTLE = 200, 1e-4
 #: Most states of a `Discrete` space that all get the same share; in larger ones few may ever be visited.

@@ -17,14 +17,12 @@ from rpl_agent.core.model import Instant, Objective, ParametricMDP, Reach, Sense
 from rpl_agent.core.native import core
 from rpl_agent.core.regions.blocks import is_blockwise, parameters_of_expressions
 from rpl_agent.core.solver.solution import Solution
-from rpl_agent.guarantee.stakes import MIXTURE, level
+from rpl_agent.guarantee.stakes import MIXTURE, MOST_SWEEPS, level
 
 #: Most transitions times steps to go: beyond, bets take longer than the certificate.
 MOST_WORK = 5_000_000
 #: Rounds in which ranges settle; undiscounted totals that do not have none.
 MOST_ROUNDS = 1_000
-#: Sweeps of all rows: every iterate is a bound.
-MOST_SWEEPS = 1_000
 #: By how much sums along a play may be rounded, per step, as a share of their size.
 ROUNDING = 1e-12
 
