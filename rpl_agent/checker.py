@@ -1,8 +1,10 @@
-"""`python -m rpl_agent.checker PROOF.json[.gz]`: the stand-alone checker, `rpl_agent/guarantee/checker.py`."""
+"""`python -m rpl_agent.checker PROOF.json[.gz]`: the stand-alone checker, `rpl_agent/guarantee/checker.py`, or, for a
+certificate without a model, `open_checker.py` beside it.
+"""
 
 import sys
 
-from rpl_agent.guarantee.checker import main
+from rpl_agent.guarantee.open_checker import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -13,7 +13,7 @@ from typing import Any
 
 from rpl_agent.agent.callbacks import CallbackList
 from rpl_agent.agent.output import views
-from rpl_agent.agent.output.logger import write_certificate, write_proved
+from rpl_agent.agent.output.logger import write_certificate, write_open_proved, write_proved
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
@@ -71,14 +71,19 @@ class Loop:
         self._prove()
 
     def _prove(self) -> None:
-        """Write the proof of a complete run's certificate; without a model there is none yet."""
+        """Write the proof of a complete run's certificate."""
         session, folder = self._session, self._agent.run_folder
-        if folder is None or session.certificate is None or session.interrupted or not isinstance(session, Session):
+        if folder is None or session.certificate is None or session.interrupted:
             return
+        session.seconds.setdefault("proof", 0.0)
         with timed(session.seconds, "proof"):
             self._view.message("writing the proof of the certificate")
-            counts, certificate = session.experience.counts, session.certificate
-            session.certificate = write_proved(folder, session.pmdp, counts, certificate, session.earlier, PROVED)
+            certificate = session.certificate
+            if isinstance(session, Session):
+                counts, earlier = session.experience.counts, session.earlier
+                session.certificate = write_proved(folder, session.pmdp, counts, certificate, earlier, PROVED)
+            else:
+                session.certificate = write_open_proved(folder, session, certificate, PROVED)
 
     def _is_due(self, target: Target) -> bool:
         """Whether the run is at a log point whose certificate is still to come."""

@@ -18,13 +18,13 @@ import numpy as np
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
 from rpl_agent.agent.discovery.session import OpenSession
 from rpl_agent.agent.evaluation import optimal_value
-from rpl_agent.agent.output.logger import write_proved
+from rpl_agent.agent.output.logger import write_open_proved, write_proved
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, new_folder, read_latest, write_run
 from rpl_agent.agent.storage.checkpoint import read_source as read_source
-from rpl_agent.agent.storage.open_state import is_open
+from rpl_agent.agent.storage.open_state import OpenState, is_open, read_open
 from rpl_agent.agent.storage.state import stored_model
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import DataError, ModelError
@@ -37,7 +37,7 @@ from rpl_agent.guarantee.open_world.certificate import FORMAT, OpenCertificate
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import proof_path
 from rpl_agent.guarantee.shown import true_value
-from rpl_agent.guarantee.verify import read_with_data, verify, verify_improvement, with_proof
+from rpl_agent.guarantee.verify import read_with_data, verify, verify_improvement, verify_open, with_proof
 
 #: Fields of the certificate in the result of a run.
 SHOWN = (
@@ -62,12 +62,6 @@ SHOWN = (
     "states",
     "untried",
     "plays",
-)
-
-#: What certificates without a model lack.
-NOT_PROVED = (
-    "this run has no model, and its certificate is not proved by checker.py yet: rpl resume computes it again from the "
-    "stored counts"
 )
 
 
@@ -220,17 +214,20 @@ def evaluate_run(
 def certify_run(folder: str | Path) -> dict[str, Any]:
     """The certificate of a stored run, recomputed from its counts."""
     agent = load_run(Path(folder))
+    proved: Any
     if isinstance(agent.session, OpenSession):
-        raise ModelError(NOT_PROVED)
-    proved = write_proved(Path(folder), agent.pmdp, agent.counts, agent.certify(), agent.session.earlier)
+        proved = write_open_proved(Path(folder), agent.session, agent.certify())
+    else:
+        proved = write_proved(Path(folder), agent.pmdp, agent.counts, agent.certify(), agent.session.earlier)
     return jsonable({**_summary(agent, proved), "run": str(folder), "text": str(proved)})
 
 
 def verify_run(folder: str | Path) -> dict[str, Any]:
     """Check the stored certificate of a run from scratch against its model and its data."""
-    agent, path = load_run(Path(folder)), Path(folder) / "certificate.json"
-    if isinstance(agent.session, OpenSession):
-        raise ModelError(NOT_PROVED)
+    path = Path(folder) / "certificate.json"
+    if is_open_certificate(path):
+        return verdict_open(path, read_open(*read_latest(Path(folder) / CHECKPOINT)))
+    agent = load_run(Path(folder))
     certificate, _, _ = read_with_data(path)
     if isinstance(certificate, Improvement):
         raise DataError(f"{path} is an improvement, not the certificate of a run")
@@ -286,12 +283,47 @@ def verdict(
     )
 
 
+def verdict_open(path: Path, stored: OpenState | None = None) -> dict[str, Any]:
+    """The output of `rpl certify --verify` for a certificate without a model: the checker's answer.
+
+    stored : the run's own data, which the proof must be about.
+    """
+    certificate, problems, origin = OpenCertificate.from_json(path), list[str](), "the proof's own data"
+    found = verify_open(certificate, proof_path(path))
+    if stored is not None and found.outcomes is not None:
+        columns = (stored.rows, stored.rewards, stored.successors, stored.counts)
+        own = [list(entry) for entry in zip(*(column.tolist() for column in columns))]
+        problems += [] if own == found.outcomes else ["the proof is not about the run's data"]
+        origin = "the run's own data"
+    problems = [*problems, *found.problems]
+    lines = [f"{path}: {'NOT ' if problems else ''}verified against {certificate.samples:,} steps, with {origin}"]
+    lines += [f"  {text}" for text in problems]
+    lines += [] if found.proved is None else [f"  {found.proved}", *(f"    {line}" for line in found.question)]
+    return jsonable(
+        {
+            "certificate": str(path),
+            "verified": not problems,
+            "problems": problems,
+            "lower": certificate.lower,
+            "upper": certificate.upper,
+            "proved": found.proved,
+            "question": list(found.question),
+            "samples": certificate.samples,
+            "data": origin,
+            "text": "\n".join(lines),
+        }
+    )
+
+
+def is_open_certificate(path: Path) -> bool:
+    """Whether a file is a certificate without a model."""
+    return path.is_file() and read_json(path.read_text(), str(path)).get("format") == FORMAT
+
+
 def open_certificate(folder: Path) -> OpenCertificate | None:
     """The stored certificate of a run without a model; None if the run has a model, or no certificate yet."""
     path = folder / "certificate.json"
-    if not path.is_file() or read_json(path.read_text(), str(path)).get("format") != FORMAT:
-        return None
-    return OpenCertificate.from_json(path)
+    return OpenCertificate.from_json(path) if is_open_certificate(path) else None
 
 
 def load_run(folder: Path, env: Env | None = None, options: Mapping[str, Any] | None = None) -> RPLAgent:

@@ -256,7 +256,7 @@ OWN_LOG = {"--data", "--fixed-length", "--quarantine"}
 
 def run_verify(arguments: argparse.Namespace) -> int:
     """Exit code 0 if the stored certificate holds on its data, 1 if not."""
-    from rpl_agent.agent.runs import verify_run
+    from rpl_agent.agent.runs import is_open_certificate, verdict_open, verify_run
 
     if arguments.id is None:
         raise ModelError("--verify needs a certificate FILE.json or a RUN folder")
@@ -265,6 +265,9 @@ def run_verify(arguments: argparse.Namespace) -> int:
     if path.is_dir() or (path.name == "certificate.json" and (folder / "run.json").is_file()):
         _refuse_unused(arguments, {"--verify"}, "--verify checks a RUN against the run's own model and data")
         result = verify_run(folder)
+    elif is_open_certificate(path):
+        _refuse_unused(arguments, {"--verify"}, "a certificate without a model is checked by the proof beside it")
+        result = verdict_open(path)
     else:
         result = _verify_file(arguments, path)
     emit(arguments, result, "verification")

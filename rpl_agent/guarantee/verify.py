@@ -22,14 +22,16 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger
 from rpl_agent.core.model import ParametricMDP, Policy, Sense
 from rpl_agent.core.schema import Whole, read, read_json
-from rpl_agent.guarantee import checker
+from rpl_agent.guarantee import checker, open_checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.improvement import FORMAT as IMPROVEMENT
 from rpl_agent.guarantee.claims.improvement import Improvement, LogReturns, improve
 from rpl_agent.guarantee.claims.recheck import recheck, unsupported_bound
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
+from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.pipeline import PREFERENCES, Config, certify_uncertainty, uncertainty_from
 from rpl_agent.guarantee.proof import belongs, data_to_json, read_proof
+from rpl_agent.guarantee.proof.open_world import belongs_open
 from rpl_agent.guarantee.untied.rows import RowBets, play_range
 
 Pairs = list[tuple[Whole, Whole]]
@@ -96,6 +98,30 @@ def with_proof(
         return replace(found, proved=said, question=question)
     except (checker.Refused, *checker.MALFORMED) as refused:
         return replace(found, problems=[*found.problems, f"the checker refuses the proof: {refused}"])
+
+
+@dataclass(frozen=True)
+class OpenVerdict:
+    """The result of checking a certificate without a model, and the data of its proof."""
+
+    problems: list[str]
+    proved: str | None = None
+    question: tuple[str, ...] = ()
+    outcomes: list[Any] | None = None
+
+
+def verify_open(certificate: OpenCertificate, path: Path) -> OpenVerdict:
+    """Check a certificate without a model by the proof in a file, which must be about this certificate."""
+    if not path.is_file():
+        return OpenVerdict([f"the proof {path.name} is missing: rpl certify RUN writes it"])
+    proof = read_proof(path)
+    try:
+        found = open_checker.check(proof)
+        problems = belongs_open(proof, certificate)
+        said, question = open_checker.sentence(proof, found), tuple(open_checker.question(proof, found))
+    except (checker.Refused, *checker.MALFORMED) as refused:
+        return OpenVerdict([f"the checker refuses the proof: {refused}"])
+    return OpenVerdict(problems, None if problems else said, question, proof["data"]["outcomes"])
 
 
 def verify(

@@ -75,8 +75,7 @@ def test_errors_name_what_is_wrong(world, capsys, arguments, text):
     assert text in capsys.readouterr().err
 
 
-def test_the_checker_is_not_claimed(world, capsys):
+def test_a_run_with_a_horizon_is_proved(world, capsys):
     rpl(capsys, "train", "FrozenLake-v1", "--returns", "0", "1", "--budget", "12", "--name", "a", "--log-dir", "logs")
-    assert main(["certify", "logs/a"]) != 0
-    assert "not proved by checker.py yet" in capsys.readouterr().err
-    assert json.loads((world / "logs" / "a" / "certificate.json").read_text())["proved"] is False
+    assert rpl(capsys, "certify", "logs/a")["proved"] is True
+    assert rpl(capsys, "certify", "logs/a", "--verify")["verified"] is True

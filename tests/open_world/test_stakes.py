@@ -75,9 +75,9 @@ def test_shares_never_exceed_their_whole_and_do_not_change_as_states_appear(know
     assert sum(map(Fraction, whole.tolist())) <= Fraction(0.05)
     later = np.concatenate([of_states(0.05, first, first + 10, known) for first in (0, 10, 20)])
     assert np.array_equal(whole, later)
-    if known is None:  # the rest of the series fits as well: sums up to k are 1 − 1/log2(k + 2)
-        many = of_states(1.0, 0, 200_000, None)
-        assert many.sum() <= 1.0 - 1.0 / np.log2(200_002)
+    if known is None:  # the rest of the series fits as well: sums of 2^j − 1 states are 1 − 1/(j + 1)
+        many = of_states(1.0, 0, 2**17 - 1, None)
+        assert many.sum() <= 1.0 - 1.0 / 18
 
 
 def test_the_ledger_spends_no_more_than_delta():

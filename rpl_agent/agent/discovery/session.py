@@ -32,6 +32,7 @@ from rpl_agent.guarantee.open_world.estimate import FrequencyModel
 from rpl_agent.guarantee.open_world.values import UpperValues
 from rpl_agent.guarantee.open_world.witness import OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.pipeline import Config, timed
+from rpl_agent.guarantee.proof.open_world import prove_open
 
 #: Steps between two updates of the bounds: a share of all steps, at least so many.
 UPDATE_SHARE, FIRST_UPDATE = 8, 16
@@ -44,11 +45,14 @@ STAGES = ("sampling", "bounds", "policy", "logging")
 class BestPolicy:
     """The policy with the best guarantee of a run."""
 
-    policy: OpenPolicy
-    number: int  # of the policies fixed so far
+    played: PlayedPolicy
     lower: float
     plays: int
     mean: float
+
+    @property
+    def policy(self) -> OpenPolicy:
+        return self.played.policy
 
 
 @dataclass
@@ -192,10 +196,10 @@ class OpenSession(OpenRecord, RunSession):
     def _judge(self, played: PlayedPolicy) -> float:
         """The lower bound of the policy that is played; the best of the run is kept."""
         lower = played.lower(self.assumptions, self.experience.data)
-        same = self.best is not None and self.best.number == played.number
+        same = self.best is not None and self.best.played is played
         if self.best is None or same or lower > self.best.lower:
             kept = max(lower, self.best.lower) if same and self.best is not None else lower  # once true, always true
-            self.best = BestPolicy(played.policy, played.number, kept, len(played.complete()), played.mean)
+            self.best = BestPolicy(played, kept, len(played.complete()), played.mean)
         return lower
 
     def add(self, done: SampledBatch) -> None:
@@ -221,15 +225,14 @@ class OpenSession(OpenRecord, RunSession):
             if experience.witness is None and self.samples:
                 self._consider()
             latest = low if experience.witness is None else self._judge(experience.witness)
-        nothing = OpenPolicy(np.zeros((self.assumptions.layers, 0), dtype=np.int64))
-        best = self.best or BestPolicy(nothing, 0, low, 0, math.nan)
-        if best.lower > self.lowest:
+        best, policy = self.best, self._best_policy
+        if best is not None and best.lower > self.lowest:
             raise DataError(
                 f"no certificate: a policy returns at least {best.lower:.6g}, and none more than {self.lowest:.6g}. "
                 "That has probability at most δ if what was assumed is true; observations may not be a Markov state"
             )
         self.certificate = OpenCertificate(
-            best.lower,
+            low if best is None else best.lower,
             self.lowest,
             self.config.delta,
             self.name,
@@ -241,11 +244,11 @@ class OpenSession(OpenRecord, RunSession):
             rows=len(data.visits),
             untried=len(data.visits) - data.tried,
             top=high,
-            plays=best.plays,
+            plays=0 if best is None else best.plays,
             policies=self.fixed,
-            policy=self.listed(best.policy),
-            elsewhere=self._command(best.policy.unseen),
-            estimate=best.mean,
+            policy=self.listed(policy),
+            elsewhere=self._command(policy.unseen),
+            estimate=math.nan if best is None else best.mean,
             momentary_lower=latest,
             momentary_upper=upper,
         )
@@ -268,11 +271,18 @@ class OpenSession(OpenRecord, RunSession):
         """The policy with the best guarantee so far."""
         if self.best is None:
             self.update_certificate()
-        return (
-            OpenPolicy(np.zeros((self.assumptions.layers, 0), dtype=np.int64))
-            if self.best is None
-            else self.best.policy
-        )
+        return self._best_policy
+
+    @property
+    def _best_policy(self) -> OpenPolicy:
+        if self.best is not None:
+            return self.best.policy
+        return OpenPolicy(np.zeros((self.assumptions.layers, 0), dtype=np.int64))
+
+    def prove(self, certificate: OpenCertificate, most: float = math.inf) -> dict[str, Any]:
+        """The proof of a certificate's kind from all data, for `rpl_agent.checker`."""
+        played = None if self.best is None else self.best.played
+        return prove_open(certificate, self.assumptions, self.experience.data, self.world.actions, played, most)
 
     def require_anytime(self, why: str) -> None:
         """Every bound here holds at data-dependent times."""

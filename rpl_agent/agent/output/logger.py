@@ -23,7 +23,9 @@ from rpl_agent.agent.storage.checkpoint import write_text
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import ParametricMDP
 from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.proof import proof_path, prove, stated, write_proof
+from rpl_agent.guarantee.proof.open_world import stated_open
 
 if TYPE_CHECKING:
     from rpl_agent.agent.output.events import TensorBoardWriter  # imports tensorboard
@@ -114,7 +116,7 @@ class CSVWriter:
         return rows
 
 
-def write_certificate(folder: Path, certificate: Certificate) -> None:
+def write_certificate(folder: Path, certificate: Certificate | OpenCertificate) -> None:
     """Write ``certificate.json``; dropped with a warning if writing fails."""
     with dropping("the certificate"):
         fields = (f"{json.dumps(k)}: {json.dumps(v, allow_nan=False)}" for k, v in certificate.to_dict().items())
@@ -139,6 +141,20 @@ def write_proved(
         proof = prove(pmdp, counts, certificate, earlier, most)
         write_proof(path, proof)
         certificate = stated(certificate, proof)
+    write_certificate(folder, certificate)
+    return certificate
+
+
+def write_open_proved(
+    folder: Path, session: Any, certificate: OpenCertificate, most: float = np.inf
+) -> OpenCertificate:
+    """The same for a session without a model."""
+    path = proof_path(folder / "certificate.json")
+    with dropping("the proof"):
+        path.unlink(missing_ok=True)
+        proof = session.prove(certificate, most)
+        write_proof(path, proof)
+        certificate = stated_open(certificate, proof)
     write_certificate(folder, certificate)
     return certificate
 

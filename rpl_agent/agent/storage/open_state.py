@@ -46,11 +46,9 @@ class StoredPlays:
 
 @dataclass
 class StoredBest:
-    """A `BestPolicy`."""
+    """A `BestPolicy`; without plays it is the one that is played now."""
 
-    actions: np.ndarray
-    unseen: Whole
-    number: Whole
+    played: StoredPlays | None
     lower: float
     plays: Whole
     mean: float
@@ -122,7 +120,7 @@ def capture_open(session: OpenSession, source: StreamState | None, mode: str) ->
         upper_rows=experience.upper.rows,
         upper_values=experience.upper.values,
         witness=None if experience.witness is None else _stored_witness(experience.witness),
-        best=None if best is None else StoredBest(**_flat(best.policy), **_rest(best)),
+        best=None if best is None else _stored_best(best, experience.witness),
     )
     return jsonable(state, arrays), arrays
 
@@ -135,19 +133,17 @@ def _facts(session: OpenSession) -> dict[str, Any]:
     return found
 
 
-def _flat(policy: OpenPolicy) -> dict[str, Any]:
-    return {"actions": policy.actions, "unseen": policy.unseen}
-
-
-def _rest(best: BestPolicy) -> dict[str, Any]:
-    return {f.name: getattr(best, f.name) for f in fields(best) if f.name != "policy"}
+def _stored_best(best: BestPolicy, witness: PlayedPolicy | None) -> StoredBest:
+    played = None if best.played is witness else _stored_witness(best.played)
+    return StoredBest(played, best.lower, best.plays, best.mean)
 
 
 def _stored_witness(witness: PlayedPolicy) -> StoredPlays:
     episodes = [episode for episode in witness.episodes]
     cut = [e.cut_in if e.over else e.last for e in episodes]
     return StoredPlays(
-        **_flat(witness.policy),
+        actions=witness.policy.actions,
+        unseen=witness.policy.unseen,
         number=witness.number,
         before=witness.before,
         earned=np.array([e.earned for e in episodes]),
@@ -221,12 +217,15 @@ def _restore(session: OpenSession, stored: OpenState) -> None:
     for f in fields(stored.session):
         setattr(session, f.name, getattr(stored.session, f.name))
     session.time_limit, session.env_spec = limit, spec
+    best = stored.best
+    earlier = None if best is None or best.played is None else _witness(best.played, session)  # fixed before the latest
     if stored.witness is not None:
         experience.witness = _witness(stored.witness, session)
-    if stored.best is not None:
-        found = {f.name: getattr(stored.best, f.name) for f in fields(StoredBest)}
-        policy = OpenPolicy(found.pop("actions"), found.pop("unseen"))
-        session.best = BestPolicy(policy, **found)
+    if best is not None:
+        played = earlier or experience.witness
+        if played is None:
+            raise CheckpointError("the checkpoint is damaged: the best policy has no plays")
+        session.best = BestPolicy(played, best.lower, best.plays, best.mean)
     session.stored_steps, session.clock = session.steps, Clock(stored.elapsed)
     session.seconds.update(stored.seconds)
     session.source_state = stored.source

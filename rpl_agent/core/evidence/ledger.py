@@ -142,8 +142,8 @@ OPEN_EPISODES, OPEN_REST = 0.8, 0.199
 class OpenLedger(Ledger):
     """Shares of one δ where nothing is known of the world ("rows", "start"); states and policies come without end.
 
-    The k-th state by first visit gets 1/log2(k + 1) − 1/log2(k + 2), the j-th policy 1/j − 1/(j + 1): from 1 on, both
-    sum to 1. Where a number of states is known, all get the same.
+    The k-th state by first visit, with 2^j ≤ k < 2^(j + 1), gets 2^−j / ((j + 1)(j + 2)), the j-th policy
+    1/j − 1/(j + 1): from 1 on, both sum to 1. Where a number of states is known, all get the same.
     """
 
     def __init__(self, delta: float, shares: Mapping[str, float]) -> None:
@@ -170,6 +170,5 @@ def of_states(share: float, first: int, last: int, known: int | None) -> np.ndar
     share *= 1.0 - 1e-9  # far more than what rounding may add
     if known is not None:
         return np.full(last - first, share / known)
-    k = np.arange(first, last) + 1.0
-    low, high = np.log2(k + 1.0), np.log2(k + 2.0)
-    return share * np.log1p(1.0 / (k + 1.0)) / math.log(2.0) / (low * high)  # a difference without cancellation
+    j = np.frexp(np.arange(first, last) + 1.0)[1] - 1.0
+    return share / (np.exp2(j) * (j + 1.0) * (j + 2.0))

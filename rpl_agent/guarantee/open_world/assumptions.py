@@ -90,7 +90,7 @@ class Assumptions:
         if self.rewards is not None:
             low, high = self._of_rewards(self._steps if self.horizon is None else self._sum(steps))
         if self.returns is not None:
-            least, most = self._given(state)
+            least, most = self.stated(state)
             if self.horizon is not None and steps < self.horizon:  # a play may be nearly over, and return nothing more
                 least, most = min(least, 0.0), max(most, 0.0)
             low, high = max(low, least), min(high, most)
@@ -128,7 +128,7 @@ class Assumptions:
         """Raise unless r + γV(s') can lie in the range of returns from the state, V(s') in the range ``after``."""
         if self.returns is None:
             return
-        low, high = self._given(state)
+        low, high = self.stated(state)
         least, most = (reward + self.discount * end for end in after)
         slack = TOLERANCE * _size(low, high)
         if most < low - slack or least > high + slack:
@@ -139,9 +139,10 @@ class Assumptions:
 
     def after(self, successor: Any, over: bool) -> Range:
         """The stated range of returns from a successor; 0 after an end."""
-        return (0.0, 0.0) if over or self.returns is None else self._given(successor)
+        return (0.0, 0.0) if over or self.returns is None else self.stated(successor)
 
-    def _given(self, state: Any) -> Range:
+    def stated(self, state: Any) -> Range:
+        """The range of returns that was stated for a state."""
         given = self.returns
         assert given is not None
         return pair(given(state), f"returns({state!r})", True) if callable(given) else given

@@ -47,7 +47,7 @@ class OpenCertificate:
     momentary_upper: float = math.nan
     versions: dict[str, str] = field(default_factory=versions)
     truncation: str | None = None
-    proved: bool = False  # `rpl_agent.guarantee.checker` does not prove such certificates yet
+    proved: bool = False  # `rpl_agent.checker` proves exactly these numbers, from the file beside this one
 
     @property
     def gap(self) -> float:
@@ -91,7 +91,7 @@ class OpenCertificate:
     @property
     def notes(self) -> list[str]:
         """What a reader has to know besides the numbers."""
-        return ["not proved by checker.py yet: it does not know certificates without a model"]
+        return []
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; infinities as the strings "inf" and "-inf"."""
@@ -120,6 +120,11 @@ class OpenCertificate:
                 f"  with probability ≥ {1 - self.delta:g}: {self.sentence}  (gap {self.gap:.4g})",
                 f"  {self.assumptions}",
                 f"  from {self.samples:,} steps of {self.episodes:,} episodes; {self.policies:,} policies were fixed",
+                *(
+                    ["  proved: `python -m rpl_agent.checker` checks these numbers from the proof"]
+                    if self.proved
+                    else []
+                ),
                 *(f"  NOTE: {note}" for note in self.notes),
             ]
         )

@@ -31,8 +31,7 @@ class UpperValues:
     def __init__(self, assumptions: Assumptions, actions: int, ledger: OpenLedger):
         self.assumptions, self.actions = assumptions, actions
         self.row_share, self.start_share = ledger.take("rows"), ledger.take("start")
-        layers, known = assumptions.layers, assumptions.states
-        self.known = len(known) if known is not None and len(known) <= FEW_STATES else None
+        layers = assumptions.layers
         self.rows, self.values = np.zeros((layers, 0)), np.zeros((layers, 0))
         self.sweeps = 0
         self._low, self._high, self._levels = np.zeros((layers, 0)), np.zeros((layers, 0)), np.zeros(0)
@@ -80,8 +79,8 @@ class UpperValues:
         if before == after:
             return
         low, high = ranges(self.assumptions, data, before)
-        share = of_states(self.row_share / (self.actions * len(self.values)), before, after, self.known)
-        self._levels = np.append(self._levels, levels(share))
+        share = self.row_share / (self.actions * len(self.values))
+        self._levels = np.append(self._levels, levels(of_states(share, before, after, known_states(self.assumptions))))
         self._low, self._high = np.hstack([self._low, low]), np.hstack([self._high, high])
         self.values = np.hstack([self.values, high])
         self.rows = np.hstack([self.rows, np.repeat(high, self.actions, axis=1)])
@@ -93,6 +92,11 @@ class UpperValues:
     def start(self, data: OpenData) -> float:
         """A bound on the return of every policy from the start."""
         return start_upper(self.assumptions, self.values[-1], data, self.start_share)
+
+    def listed(self) -> list[list[float | None]]:
+        """(H, S) the bounds; None where nothing is known but the range."""
+        known = self.values < self._high
+        return [[v if k else None for v, k in zip(*pair)] for pair in zip(self.values.tolist(), known.tolist())]
 
     def restore(self, rows: np.ndarray, values: np.ndarray) -> None:
         """Go on from stored bounds."""
@@ -125,6 +129,13 @@ class SuccessorCaps:
                 ptr.append(len(found))
         self._ptr, self._successor = np.array(ptr), np.array(found, dtype=np.int64)
 
+    def listed(self) -> tuple[list[list[int]], dict[Hashable, int]]:
+        """Per row what may follow; and the states among these that were never visited, numbered after the others."""
+        following = [
+            self._successor[first:last].tolist() for first, last in zip(self._ptr[:-1].tolist(), self._ptr[1:].tolist())
+        ]
+        return following, self._strange
+
     def rows(self, values: np.ndarray, layer: int) -> np.ndarray:
         """(R,) bounds from the values (S,) of successors, rounded up."""
         assumed = self._assumptions
@@ -137,6 +148,12 @@ class SuccessorCaps:
         best = np.maximum.reduceat(worth[self._successor], self._ptr[:-1])
         found = assumed.rewards[1] + assumed.discount * best
         return found + 8.0 * core.UNIT_ROUNDOFF * (abs(assumed.rewards[1]) + np.abs(best))
+
+
+def known_states(assumptions: Assumptions) -> int | None:
+    """The number of all states, if it is known and they share δ equally."""
+    known = assumptions.states
+    return len(known) if known is not None and len(known) <= FEW_STATES else None
 
 
 def start_upper(assumptions: Assumptions, values: np.ndarray, data: OpenData, share: float) -> float:
@@ -155,7 +172,7 @@ def lower_values(
     """
     low, high = ranges(assumptions, data, 0)
     layers, states = low.shape
-    shares = of_states(share / layers, 0, states, None)
+    shares = of_states(share / layers, 0, states, known_states(assumptions))
     grouped = data.grouped(before)
     found, clock = -low, np.zeros(1, dtype=np.int64)
     next_values, next_changed = np.zeros(states), np.zeros(states, dtype=np.int64)

@@ -82,13 +82,17 @@ class PlayedPolicy:
         running = next((k for k, episode in enumerate(self.episodes) if not episode.over), len(self.episodes))
         return self.episodes[:running]
 
+    def numbers(self) -> np.ndarray:
+        """What the complete episodes earned, rounded down."""
+        return np.array([_rounded_down(episode) for episode in self.complete()])
+
     def lower(self, assumptions: Assumptions, data: OpenData) -> float:
         """A lower bound on the policy's return, at all times except with probability ``share``."""
         episodes = self.complete()
         low, high = assumptions.overall
         if not episodes:
             return low
-        numbers = np.array([_rounded_down(episode) for episode in episodes])
+        numbers = self.numbers()
         cut = np.array([-1 if episode.cut_in is None else episode.cut_in for episode in episodes])
         if (cut >= 0).any():
             rest = lower_values(

@@ -1,0 +1,342 @@
+"""`prove_open`: the proof of a certificate without a model, for `guarantee.open_checker`.
+
+Bounds are searched again in floats, from the largest return on and with all data; every bound of a row that was found
+is written down in its order. The checker follows them in rationals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_REST, OpenLedger, of_states
+from rpl_agent.core.native import UNIT_ROUNDOFF, core
+from rpl_agent.core.schema import jsonable
+from rpl_agent.guarantee import checker, open_checker
+from rpl_agent.guarantee.open_world.assumptions import Assumptions
+from rpl_agent.guarantee.open_world.certificate import OpenCertificate
+from rpl_agent.guarantee.open_world.data import END, OpenData
+from rpl_agent.guarantee.open_world.values import (
+    SuccessorCaps,
+    UpperValues,
+    known_states,
+    levels,
+    lower_values,
+    ranges,
+)
+from rpl_agent.guarantee.open_world.witness import PlayedPolicy
+from rpl_agent.guarantee.stakes import MIXTURE, lower_mean, upper_mean
+
+#: By how much logarithms of wealth exceed what is needed, tried one after the other: floats are not rationals.
+MARGINS = (1e-6, 1e-3, 3e-2)
+#: Sweeps of all states, and the fall of a value, as a share of its range, that makes other rows look again.
+MOST_SWEEPS, NOTICED = 1_000, 1e-6
+
+
+def prove_open(
+    certificate: OpenCertificate,
+    assumptions: Assumptions,
+    data: OpenData,
+    commands: list[Any],
+    played: PlayedPolicy | None,
+    most: float = math.inf,
+) -> dict[str, Any]:
+    """Prove a certificate's claims from these data: for its δ, and for the policy that was played.
+
+    commands : what the environment takes, by number of the action; only told, as the names of states are.
+    If it takes more than ``most`` inequalities, or none are found, the result says so under "refused".
+    """
+    try:
+        size = len(data.visits) * assumptions.layers
+        checker.need(size <= most, f"{size:,} inequalities, more than {most:,}, are left to rpl certify RUN")
+        for margin in MARGINS:
+            proof = _Proof(certificate, assumptions, data, played, margin).made()
+            proof["data"] |= {"names": jsonable(data.states), "commands": jsonable(commands)}
+            try:
+                open_checker.check(proof)
+                return proof
+            except checker.Refused as error:
+                refused = error
+        raise refused
+    except checker.Refused as error:
+        return {"format": open_checker.FORMAT, "refused": str(error)}
+
+
+def stated_open(certificate: OpenCertificate, proof: dict[str, Any]) -> OpenCertificate:
+    """The certificate with the numbers of its proof."""
+    if "refused" in proof:
+        return certificate
+    return replace(certificate, lower=proof["claim"]["lower"], upper=proof["claim"]["upper"], proved=True)
+
+
+def belongs_open(proof: dict[str, Any], certificate: OpenCertificate) -> list[str]:
+    """What a proof says of other things than the certificate."""
+    data, lower, told = proof["data"], proof["lower"], certificate.to_dict()
+    pairs = {
+        "world": (proof["world"], certificate.model),
+        "delta": (proof["delta"], certificate.delta),
+        "lower bound": (proof["claim"]["lower"], certificate.lower),
+        "upper bound": (proof["claim"]["upper"], certificate.upper),
+        "number of steps": (sum(outcome[3] for outcome in data["outcomes"]), certificate.samples),
+        "number of episodes": (sum(count for _, count in data["starts"]), certificate.episodes),
+        "number of states": (data["states"], certificate.states),
+        "number of plays": (sum(p[3] for p in lower["plays"]) if lower else 0, certificate.plays if lower else 0),
+    }
+    if lower is not None:
+        pairs["policy"] = (_listed(data, lower, len(told["policy"])), told["policy"])
+        unseen = [lower["unseen"]] * (data["states"] - len(told["policy"]))
+        pairs["policy of other states"] = (
+            [data["commands"][lower["unseen"]], *([unseen] * len(lower["rules"]))],
+            [told["elsewhere"], *(rule[len(told["policy"]) :] for rule in lower["rules"])],
+        )
+    return [f"the {name} of the proof is not the certificate's" for name, (one, two) in pairs.items() if one != two]
+
+
+def _listed(data: dict[str, Any], lower: dict[str, Any], known: int) -> list[Any]:
+    """The policy of a proof as certificates list it."""
+    found = []
+    for s, name in enumerate(data["names"][:known]):
+        commands = [data["commands"][rule[s]] for rule in lower["rules"]]
+        found.append([name, commands[0] if len(commands) == 1 else commands])
+    return found
+
+
+class _Proof:
+    """One attempt."""
+
+    def __init__(
+        self,
+        certificate: OpenCertificate,
+        assumptions: Assumptions,
+        data: OpenData,
+        played: PlayedPolicy | None,
+        margin: float,
+    ):
+        self.certificate, self.assumptions, self.data, self.played = certificate, assumptions, data, played
+        self.margin = margin
+
+    def made(self) -> dict[str, Any]:
+        low, high = self.assumptions.overall
+        upper, lower = self._upper(), self._lower()
+        claim = {"lower": low if lower is None else lower["start"], "upper": high if upper is None else upper["start"]}
+        return {
+            "format": open_checker.FORMAT,
+            "world": self.certificate.model,
+            "delta": self.certificate.delta,
+            "assumed": self._assumed(),
+            "data": self._data(),
+            "upper": upper,
+            "lower": lower,
+            "claim": claim,
+        }
+
+    def _assumed(self) -> dict[str, Any]:
+        assumed, strange = self.assumptions, dict[Any, int]()
+        successors = None
+        if assumed.successors is not None:
+            successors, strange = SuccessorCaps(assumed, self.data).listed()
+        own = None
+        if callable(assumed.returns):
+            own = [assumed.stated(state) for state in (*self.data.states, *strange)]
+        return {
+            "discount": assumed.discount,
+            "horizon": assumed.horizon,
+            "returns": None if own is not None else assumed.returns,
+            "rewards": assumed.rewards,
+            "state_returns": own,
+            "overall": assumed.overall if own is not None and assumed.rewards is None else None,
+            "deterministic": assumed.deterministic,
+            "successors": successors,
+            "known_states": known_states(assumed),
+        }
+
+    def _data(self) -> dict[str, Any]:
+        data = self.data
+        return {
+            "states": len(data.states),
+            "actions": data.actions,
+            "starts": [[s, n] for s, n in enumerate(data.starts) if n],
+            "outcomes": [list(entry) for entry in zip(data.rows, data.rewards, data.successors, data.counts)],
+        }
+
+    # ------------------------------------------------------------------ no policy returns more
+    def _upper(self) -> dict[str, Any] | None:
+        data, assumed = self.data, self.assumptions
+        if not data.total:
+            return None
+        ledger = OpenLedger.of(self.certificate.delta * math.exp(-self.margin))
+        if assumed.horizon is None:
+            share, start_share = ledger.take("rows") / data.actions, ledger.take("start")
+            rows = np.arange(len(data.visits)).reshape(-1, data.actions)
+            search = RowSteps(assumed, data, rows, share)
+            part, values = {"steps": search.run()}, search.values
+        else:
+            upper = UpperValues(assumed, data.actions, ledger)
+            upper.update(data)
+            part, values, start_share = {"values": upper.listed()}, upper.values[-1], upper.start_share
+        starts = np.array(data.starts, dtype=float)
+        seen = np.flatnonzero(starts)
+        return {**part, "start": upper_mean(values[seen], starts[seen], *assumed.overall, start_share)}
+
+    # ------------------------------------------------------------------ the policy returns at least
+    def _lower(self) -> dict[str, Any] | None:
+        played, data, assumed = self.played, self.data, self.assumptions
+        episodes = [] if played is None else played.complete()
+        if played is None or not episodes:
+            return None
+        share = math.exp(-self.margin) * played.share
+        table = played.policy.table(len(data.states))
+        worth, plays = played.numbers(), Counter[tuple[float, int, int]]()
+        for earned, episode in zip(worth.tolist(), episodes):
+            cut = END if episode.cut_in is None else episode.cut_in
+            plays[earned, episode.steps if cut != END else 0, cut] += 1
+        rest, since, after = None, [], None
+        if any(cut != END for _, _, cut in plays):
+            counts = np.array(data.counts, dtype=np.int64)
+            counts[: len(played.before)] -= played.before
+            since = [[int(k), int(counts[k])] for k in np.flatnonzero(counts)]
+            rest, after = self._rest(table, counts, played.before, OPEN_REST * share)
+        numbers = np.array([self._number(*play, after) for play in plays])
+        found = lower_mean(
+            numbers, np.array(list(plays.values()), dtype=float), *assumed.overall, OPEN_EPISODES * share
+        )
+        return {
+            "policy_number": played.number,
+            "rules": table.tolist(),
+            "unseen": played.policy.unseen,
+            "plays": [[*play, count] for play, count in plays.items()],
+            "since": since,
+            "rest": rest,
+            "start": found,
+        }
+
+    def _rest(
+        self, table: np.ndarray, counts: np.ndarray, before: np.ndarray, share: float
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        """What follows in states where plays were cut: its part of the proof, and the lower bounds (H, S)."""
+        assumed, data = self.assumptions, self.data
+        if assumed.horizon is None:
+            rows = np.arange(len(data.states))[:, None] * data.actions + table[0][:, None]
+            search = RowSteps(assumed, data, rows, share, counts)
+            return {"steps": search.run()}, -search.values[None, :]
+        found = lower_values(assumed, data, table, before, share)
+        low, _ = ranges(assumed, data, 0)
+        values = [[None if v <= bound else -v for v, bound in zip(*pair)] for pair in zip(found.tolist(), low.tolist())]
+        return {"values": values}, found
+
+    def _number(self, earned: float, steps: int, cut: int, after: np.ndarray | None) -> float:
+        if cut == END or after is None:
+            return earned
+        layer = 0 if self.assumptions.horizon is None else self.assumptions.horizon - 1 - steps
+        rest = self.assumptions.discount**steps * float(after[layer, cut])
+        return earned + rest - 8.0 * UNIT_ROUNDOFF * (steps + 2) * (abs(earned) + abs(rest))
+
+
+class _Row(NamedTuple):
+    """The outcomes of a row, rewards negated for lower bounds."""
+
+    reward: np.ndarray
+    successor: np.ndarray
+    counts: np.ndarray
+
+
+class RowSteps:
+    """Bounds of rows without a horizon, one after the other, each from the values that the earlier ones gave.
+
+    rows : (S, n) the rows of every state; ``share`` of δ, of each of the n; since : (E,) counts of outcomes from which
+    *lower* bounds of the rows' values follow: then everything is negated.
+    """
+
+    def __init__(
+        self, assumptions: Assumptions, data: OpenData, rows: np.ndarray, share: float, since: np.ndarray | None = None
+    ):
+        low, high = (ends[0] for ends in ranges(assumptions, data, 0))
+        self._low, self.high = (low, high) if since is None else (-high, -low)
+        self._assumptions, self._rows = assumptions, rows
+        self._levels = levels(of_states(share, 0, len(rows), known_states(assumptions)))
+        self._caps = SuccessorCaps(assumptions, data) if since is None and assumptions.successors is not None else None
+        self._outcomes = self._by_row(data, since)
+        self.values = self.high.copy()
+        self._bound = {row: self.high[s] for s, own in enumerate(rows.tolist()) for row in own}
+        self._tested = dict.fromkeys(self._bound, -1)
+        self._changed, self._clock = np.zeros(len(rows), dtype=np.int64), 0
+        self._steps: list[list[Any]] = []
+
+    def _by_row(self, data: OpenData, since: np.ndarray | None) -> dict[int, _Row]:
+        sign, used = 1.0 if since is None else -1.0, set(self._rows.ravel().tolist())
+        counts = data.counts if since is None else since.tolist()
+        found: dict[int, list[tuple[float, int, int]]] = {row: [] for row in used}
+        for row, reward, successor, count in zip(data.rows, data.rewards, data.successors, counts):
+            if count and row in used:
+                found[row].append((sign * reward, successor, count))
+        return {
+            row: _Row(
+                np.array([r for r, _, _ in own]),
+                np.array([s for _, s, _ in own], dtype=np.int64),
+                np.array([float(n) for _, _, n in own]),
+            )
+            for row, own in found.items()
+        }
+
+    def run(self) -> list[list[Any]]:
+        """(row, bound) in their order."""
+        for sweep in range(MOST_SWEEPS):
+            if self._caps is not None:
+                self._cap(self._caps)
+            states = range(len(self.values))
+            fell = [self._lower(s) for s in (states if sweep % 2 else reversed(states))]
+            if not any(fell):
+                break
+        return self._steps
+
+    def _cap(self, caps: SuccessorCaps) -> None:
+        """Bounds by what may follow, at the values before this sweep."""
+        found = caps.rows(self.values, 0)
+        for row, bound in enumerate(found.tolist()):
+            if bound < self._bound[row] - NOTICED * abs(bound):
+                self._bound[row] = bound
+                self._steps.append([row, bound])
+        for s in range(len(self.values)):
+            self._settle(s)
+
+    def _lower(self, s: int) -> bool:
+        """Bound the rows of a state anew, the largest first, until the largest is as it is; whether its value fell."""
+        own = self._rows[s].tolist()
+        while True:
+            row = max(own, key=self._bound.__getitem__)
+            outcomes = self._outcomes[row]
+            after = outcomes.successor[outcomes.successor >= 0]
+            is_new = self._tested[row] < 0 or bool((self._changed[after] > self._tested[row]).any())
+            if not len(outcomes.counts) or not is_new:
+                break
+            self._tested[row] = self._clock
+            found = self._bound_of(s, outcomes, self._bound[row])
+            if found < self._bound[row]:
+                self._bound[row] = found
+                self._steps.append([row, found])
+        return self._settle(s)
+
+    def _settle(self, s: int) -> bool:
+        best = max(self._bound[row] for row in self._rows[s].tolist())
+        fall, self.values[s] = self.values[s] - best, best
+        if fall <= NOTICED * (self.high[s] - self._low[s]):
+            return False
+        self._clock += 1
+        self._changed[s] = self._clock
+        return True
+
+    def _bound_of(self, s: int, outcomes: _Row, known: float) -> float:
+        low, high = float(self._low[s]), float(self.high[s])
+        rest = np.where(outcomes.successor < 0, 0.0, self._assumptions.discount * self.values[outcomes.successor])
+        slack = 8.0 * UNIT_ROUNDOFF * (np.abs(outcomes.reward) + np.abs(rest) + abs(low))
+        numbers = outcomes.reward + rest + slack
+        if self._assumptions.deterministic:
+            return min(known, float(numbers.max()))
+        x = np.clip((numbers - low) / (high - low) * (1.0 + 8.0 * UNIT_ROUNDOFF), 0.0, 1.0)
+        ceiling = min(1.0, (known - low) / (high - low))
+        found = core.stake_upper(MIXTURE, len(x), x, outcomes.counts, float(self._levels[s]), ceiling)
+        return min(known, low + found * (high - low) + 8.0 * UNIT_ROUNDOFF * (abs(low) + high - low))
