@@ -29,12 +29,12 @@ from rpl_agent.guarantee.open_world.values import (
     ranges,
 )
 from rpl_agent.guarantee.open_world.witness import PlayedPolicy
-from rpl_agent.guarantee.stakes import MIXTURE, lower_mean, upper_mean
+from rpl_agent.guarantee.stakes import MIXTURE, MOST_SWEEPS, lower_mean, upper_mean
 
 #: By how much logarithms of wealth exceed what is needed, tried one after the other: floats are not rationals.
 MARGINS = (1e-6, 1e-3, 3e-2)
-#: Sweeps of all states, and the fall of a value, as a share of its range, that makes other rows look again.
-MOST_SWEEPS, NOTICED = 1_000, 1e-6
+#: The fall of a value, as a share of its range, that makes other rows look again.
+NOTICED = 1e-6
 
 
 def prove_open(
@@ -54,7 +54,7 @@ def prove_open(
         size = len(data.visits) * assumptions.layers
         checker.need(size <= most, f"{size:,} inequalities, more than {most:,}, are left to rpl certify RUN")
         for margin in MARGINS:
-            proof = _Proof(certificate, assumptions, data, played, margin).made()
+            proof = OpenAttempt(certificate, assumptions, data, played, margin).made()
             proof["data"] |= {"names": jsonable(data.states), "commands": jsonable(commands)}
             try:
                 open_checker.check(proof)
@@ -105,7 +105,7 @@ def _listed(data: dict[str, Any], lower: dict[str, Any], known: int) -> list[Any
     return found
 
 
-class _Proof:
+class OpenAttempt:
     """One attempt."""
 
     def __init__(
