@@ -47,7 +47,7 @@ ONE = 1 << BITS
 SHARES = {"likelihood with bets": (7220, 2090, 190), "likelihood": (0, 9215, 285)}
 SHARES |= {"likelihood of a table": (0, 4750, 4750), "anytime": (0, 0, 9500), "graph": (0, 0, 99)}
 SHARES |= {"likelihood with bets, of blocks": (6000, 1000, 2500)}
-MOST_COORDINATES, MOST_OF_BLOCKS = 12, 64  # of a joint likelihood: of a block, and of all blocks
+MOST_COORDINATES, MOST_OF_BLOCKS = 12, 64  # of a joint likelihood: with particles, and of all blocks
 #: Points of a window's prior by coordinates (last entry: and more), and the steps of their sequence in each.
 PARTICLES = (0, 64, 256, 512, 1024, 4096)
 WALL = 0.1  # the weight of a row of the domain in estimates, in observations
@@ -553,8 +553,8 @@ class Coordinates:
         self.dimension, self.is_product = len(self.x), "blocks" in data
         self.blocks: list[list[int]] = data["blocks"] if self.is_product else [list(range(self.dimension))]
         sizes = {len(terms) for terms in given + domain}
-        fits = 0 < self.dimension <= MOST_OF_BLOCKS and all(len(block) <= MOST_COORDINATES for block in self.blocks)
-        need(fits and sizes == {self.dimension + 1}, "coordinates of a wrong size")
+        most = MOST_OF_BLOCKS if self.is_product else MOST_COORDINATES
+        need(0 < self.dimension <= most and sizes == {self.dimension + 1}, "coordinates of a wrong size")
         need(sorted(i for block in self.blocks for i in block) == list(range(self.dimension)), "blocks that overlap")
         self.den = common_den(y for terms in given for y in terms)
         self.table = [combined(list(zip(terms, [{(): Fraction(1)}, *self.x]))) for terms in given]

@@ -45,6 +45,7 @@ from rpl_agent.core.evidence.ledger import Ledger, check_stated_delta, refuting_
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, cached_on
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.regions.base import Region
+from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation, row_sums
 from rpl_agent.core.relaxations.interval import Intervals, expression_wise, parameter_wise, tied, untied
@@ -55,6 +56,7 @@ from rpl_agent.core.solver.proved import Solutions as Solutions
 from rpl_agent.core.solver.proved import checked_solutions
 from rpl_agent.core.solver.proved import timed as timed
 from rpl_agent.guarantee.certificate import Certificate, between_bounds, versions, with_margin
+from rpl_agent.guarantee.checker import MOST_COORDINATES
 from rpl_agent.guarantee.confidence import ConfidenceSet, confidence_set
 from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
 from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge, point_estimate
@@ -218,8 +220,10 @@ def rectangular_set(region: Region, pmdp: ParametricMDP) -> Relaxation:
     region = region.product if isinstance(region, Sliced) else region  # a row knows of one block only
     found = Rectangular(pmdp, region)
     # Rows of three or more successors over a joint block, or over many coordinates, have no compiled form: each is a
-    # query, in every sweep.
-    hull = found.compiled() is None and not _queries_pay(pmdp)
+    # query, in every sweep. Over a block of very many coordinates their ellipsoids take seconds, and gain nothing on
+    # coupled bounds.
+    slow = found.compiled() is None or (region.dimension > MOST_COORDINATES and not isinstance(region, Product))
+    hull = slow and not _queries_pay(pmdp)
     return Intervals(pmdp, *found.bounds(), name="rectangular") if hull else found
 
 

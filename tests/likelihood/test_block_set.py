@@ -11,6 +11,7 @@ import pytest
 
 from rpl_agent import Config, Counts, certify
 from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Domain, build
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import checker
@@ -160,3 +161,31 @@ def test_without_data_or_a_plan_there_are_intervals_only():
 def test_more_coordinates_than_the_checker_takes_have_intervals_only():
     assert joint_coordinates(block_model(0, 64, 40, 2)[0]) is not None
     assert joint_coordinates(block_model(0, 65, 40, 2)[0]) is None
+
+
+def _thrown(sides: int):
+    """(model, truth): one die with many sides and a reward on each, thrown in one of two ways."""
+    names = [f"p{k}" for k in range(sides - 1)]
+    chances = [*names, " - ".join(["1", *names])]
+    ways = {"low": list(range(1, sides + 1)), "high": list(range(sides, 0, -1))}
+
+    def rows(s: int) -> dict:
+        return {"back": {0: "1"}} if s else {way: dict(zip(to, chances)) for way, to in ways.items()}
+
+    domain = Domain(tuple(names), np.zeros(sides - 1), np.ones(sides - 1)).with_simplex(names)
+    pmdp = build(0, rows, domain=domain, rewards={"gain": lambda s, a: s / sides}, name="die")
+    return pmdp, np.random.default_rng(0).dirichlet(np.full(sides, 5.0))[:-1]
+
+
+def test_one_block_of_more_coordinates_than_particles_fill_has_bets_too():
+    pmdp, theta = _thrown(16)
+    counts = uniform_counts(pmdp, DISCOUNTED, theta, 400, 20, 3)
+    found = certify(pmdp, counts, DISCOUNTED, delta=0.01)
+    alone = certify(pmdp, counts, DISCOUNTED, delta=0.01, bets=False)
+    best = solve_at(pmdp, theta, DISCOUNTED).middle
+    assert joint_coordinates(pmdp).blocks == [list(range(15))]
+    assert found.basis == "bets" and found.lower <= best <= found.upper
+    assert found.gap < 0.6 * alone.gap
+    proof = prove(pmdp, counts, found)
+    checker.check(proof)
+    assert proof["claim"]["upper"] - proof["claim"]["lower"] <= 1.001 * found.gap

@@ -143,12 +143,17 @@ def _basis(pmdp: ParametricMDP) -> Basis | None:
 
 
 def _blocks(pmdp: ParametricMDP) -> list[list[int]]:
-    """The coordinates of each block of a model that is learned in blocks; none if there are too many."""
-    if not is_blockwise(pmdp) or pmdp.table.reduction.rank > checker.MOST_OF_BLOCKS:
+    """The coordinates of each block of a model that is learned in blocks; none if there are too many.
+
+    One block of more coordinates than particles can fill is learned as a block, too.
+    """
+    rank = pmdp.table.reduction.rank
+    if rank > checker.MOST_OF_BLOCKS:
         return []
+    if not is_blockwise(pmdp):
+        return [list(range(rank))] if pmdp.table.is_affine and rank > checker.MOST_COORDINATES else []
     found = factorisation(pmdp)
-    blocks = [sorted(found.order[i:j].tolist()) for i, j in pairwise(found.block_ptr.tolist())]
-    return blocks if max(map(len, blocks)) <= checker.MOST_COORDINATES else []
+    return [sorted(found.order[i:j].tolist()) for i, j in pairwise(found.block_ptr.tolist())]
 
 
 def _is_exact(pmdp: ParametricMDP, matrix: list[list[Fraction]]) -> bool:
