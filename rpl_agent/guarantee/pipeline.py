@@ -36,7 +36,6 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.coupled import CoupledBounds, coupled_bounds
-from rpl_agent.core.coupled.attribution import episodes_seen
 from rpl_agent.core.coupled.regret import NOT_FOUND, Regret, difference_above, proved_regret, regret_with_error
 from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
@@ -358,7 +357,7 @@ def certify_uncertainty(
         iterations=robust.iterations + optimistic.iterations,
         versions=versions(),
         checked=True,
-        episodes_for=until_close(regret.most, upper - lower, estimate, episodes_seen(pmdp, counts)),
+        episodes_for=until_close(regret.most, upper - lower, estimate, counts.episodes),
         **explained(pmdp, counts, uncertainty.region, uncertainty.estimate, found),
     )
 

@@ -12,7 +12,6 @@ import pytest
 
 from rpl_agent import RPLAgent
 from rpl_agent.agent.callbacks import CertificateLog
-from rpl_agent.core.coupled.attribution import episodes_seen
 from rpl_agent.core.coupled.regret import same_policy
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.evidence.counts import Counts
@@ -166,7 +165,7 @@ def test_episodes_are_counted_where_transitions_pay():
     rows = {0: {"toss": {0: "p", 1: "1-p"}}, 1: {"end": {1: 1}}}
     pmdp = build(0, rows.__getitem__, domain=["p"], rewards={"r": lambda s, a, t: float(t)}, labels={"end": bool})
     counts = uniform_counts(pmdp, Objective.reach("end"), np.array([0.7]), 50, 1000, 1)
-    assert counts.total > 100 and episodes_seen(pmdp, counts) == 50
+    assert counts.total > 100 and counts.episodes == 50
 
 
 def test_the_regret_belongs_to_the_policy(certificates):

@@ -14,6 +14,7 @@ from rpl_agent.core.relaxations.interval import Intervals
 from rpl_agent.core.solver import proved, solve
 from rpl_agent.core.solver.solution import claiming_nothing
 from rpl_agent.guarantee import pipeline
+from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
 
 
@@ -37,7 +38,7 @@ def test_coupled_bounds_pay_for_the_rounding_of_rewards(monkeypatch, sense):
         return dataclasses.replace(real(relaxation, region, objective, policy, chosen), **proposed)
 
     monkeypatch.setattr(pipeline, "coupled_bounds", tight)
-    found = pipeline.certify(pmdp, counts, objective)
+    found = certify(pmdp, counts, objective)
     assert found.lower <= proposed["lower"] - rounding
     assert found.upper >= proposed["upper"] + rounding
     assert found.gap < 0.21  # so both bounds are those proposed

@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.guarantee import pipeline
+from rpl_agent.guarantee.claims.limits import certify
 from rpl_envs.benchmark import benchmark
 
 
@@ -47,5 +48,5 @@ def test_a_certificate_is_computed_in_one_thread(monkeypatch):
 
     monkeypatch.setattr(pipeline, "checked_solutions", watched)
     with threadpool_limits(2, user_api="blas"):
-        pipeline.certify(world.pmdp, Counts(world.pmdp), world.objective)
+        certify(world.pmdp, Counts(world.pmdp), world.objective)
     assert seen and all(threads == {1} for threads in seen)

@@ -14,8 +14,8 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Objective, Polynomial, build
 from rpl_agent.guarantee.claims.limits import certify
-from rpl_agent.guarantee.likelihood.chart import Observations
-from rpl_agent.guarantee.likelihood.refutation.misspecification import _box_chart, _largest_likelihood
+from rpl_agent.guarantee.likelihood.chart import Observations, likelihood_above
+from rpl_agent.guarantee.likelihood.refutation.misspecification import _box_chart
 from rpl_agent.guarantee.pipeline import Config
 
 
@@ -51,7 +51,7 @@ def test_refutation_is_latched_and_stored(tmp_path):
     first = agent.certify()
     assert first.refuted and first.fallback
     toss(counts, (50_000, 50_000), (50_000, 50_000))  # now the coins look alike: the present e-value is harmless
-    fresh = Planner(pmdp, agent.objective, Config()).certify(counts)
+    fresh = Planner(pmdp, agent.objective, Config()).certificate(counts)
     assert not fresh.refuted
     later = agent.certify()
     assert later.refuted and later.fallback and later.log_e_value == first.log_e_value
@@ -68,10 +68,10 @@ def test_likelihood_is_bounded_from_any_point():
     seen, chart = Observations.of(pmdp, free, counts.successes[free]), _box_chart(pmdp.table, pmdp.domain)
     grid = pmdp.table.reduction.coordinates(np.linspace(1e-6, 1 - 1e-6, 20_001)[:, None])
     largest = max(float(seen.counts @ np.log(seen.values(x))) for x in grid[::10])
-    bounds = [_largest_likelihood(seen, x, chart) for x in grid[50:-50:500]]
+    bounds = [likelihood_above(seen, x, chart) for x in grid[50:-50:500]]
     assert min(bounds) >= largest
     best = grid[np.argmax([float(seen.counts @ np.log(seen.values(x))) for x in grid])]
-    assert _largest_likelihood(seen, best, chart) <= largest + 0.2
+    assert likelihood_above(seen, best, chart) <= largest + 0.2
 
 
 def test_monomials_that_cancel_are_not_asked():

@@ -119,13 +119,3 @@ def attribution(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, gradient
     if not total > 0.0 or not np.isfinite(total):
         return {}
     return {name: float(part / total) for name, part in zip(names, parts)}
-
-
-def episodes_seen(pmdp: ParametricMDP, counts: Counts) -> int:
-    """Episodes in the data: visits to the initial state that did not come from a transition into it."""
-    start = pmdp.initial_state
-    first, last = pmdp.row_ptr[pmdp.state_ptr[start]], pmdp.row_ptr[pmdp.state_ptr[start + 1]]
-    visits = int(counts.transitions[first:last].sum())
-    back = np.flatnonzero(pmdp.visible_successor == start)
-    source = np.searchsorted(pmdp.state_ptr, np.searchsorted(pmdp.row_ptr, back, "right") - 1, "right") - 1
-    return max(visits - int(counts.transitions[back[~pmdp.is_silent[source]]].sum()), 0)

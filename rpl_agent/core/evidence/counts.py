@@ -231,6 +231,16 @@ class Counts:
         return rows, np.add.reduceat(self.transitions[self.seen], first[:-1])
 
     @property
+    def episodes(self) -> int:
+        """Episodes in the data: visits to the initial state that did not come from a transition into it."""
+        pmdp, start = self.pmdp, self.pmdp.initial_state
+        first, last = pmdp.row_ptr[pmdp.state_ptr[start]], pmdp.row_ptr[pmdp.state_ptr[start + 1]]
+        back = np.flatnonzero(pmdp.visible_successor == start)
+        source = np.searchsorted(pmdp.state_ptr, np.searchsorted(pmdp.row_ptr, back, "right") - 1, "right") - 1
+        returned = int(self.transitions[back[~pmdp.is_silent[source]]].sum())
+        return max(int(self.transitions[first:last].sum()) - returned, 0)
+
+    @property
     def trials(self) -> np.ndarray:
         """(F,) how often each expression could have been observed: successors with it in the visited rows."""
         visits = self.row_totals[self.pmdp.transition_row].astype(float)  # exact: a table counts up to 2^53

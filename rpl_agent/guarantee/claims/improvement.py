@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.coupled.attribution import episodes_seen
 from rpl_agent.core.coupled.difference import Comparison, ValueDifference
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import Counts
@@ -273,7 +272,7 @@ def _by_frequencies(
         model=pmdp.name,
         model_hash=pmdp.content_hash,
         samples=counts.total,
-        episodes=episodes_seen(pmdp, counts),
+        episodes=counts.episodes,
         known=FREQUENCIES,
         unproved=NO_FREQUENCIES,
     )
@@ -339,7 +338,7 @@ class _Comparing:
         lower, upper = max(apart[0], together[0]), min(apart[1], together[1])
         method = COMMON if together[0] > apart[0] else APART if self.baseline is not None else RETURNS
         gain = sign * (own.estimate - self._estimate)
-        episodes = episodes_seen(self.pmdp, self.counts)
+        episodes = self.counts.episodes
         widths = (common.spread, sign * common.center) if method == COMMON else (math.nan, gain)
         return Improvement(
             objective=self.objective,

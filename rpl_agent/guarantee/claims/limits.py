@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.coupled.attribution import episodes_seen
 from rpl_agent.core.coupled.regret import difference_above
 from rpl_agent.core.errors import ModelError, require_kind
 from rpl_agent.core.evidence.counts import Counts
@@ -331,7 +330,7 @@ class LimitSearch:
 
     def _more_episodes(self, limit: Limit, extreme: Certificate) -> int | None:
         """Further episodes until some policy is certified to keep a limit: widths shrink with the square root."""
-        turn, episodes = (1.0 if limit.upward else -1.0), episodes_seen(self.pmdp, self.counts)
+        turn, episodes = (1.0 if limit.upward else -1.0), self.counts.episodes
         room = turn * (limit.threshold - extreme.estimate)
         width = turn * (extreme.guarantee - extreme.estimate)
         if not (room > 0.0 and math.isfinite(width)) or not episodes:

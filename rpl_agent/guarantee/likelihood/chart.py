@@ -74,6 +74,11 @@ class Observations:
         """(n,) f[x] at one point."""
         return self.constant + self.weights @ x
 
+    def cancellation(self, x: np.ndarray) -> float:
+        """The largest ratio between the summands of an expression and its value."""
+        summands = np.abs(self.constant) + np.abs(self.weights) @ np.abs(x)
+        return float((summands / self.values(x)).max())
+
 
 def rounding(observed: Observations, x: np.ndarray) -> float:
     """Bound on the floating-point error of g near x (nats), with room to spare.
@@ -361,3 +366,28 @@ def fit(
     scratch = np.empty(3 * k + k * k + r + r * r + r * k)
     core.newton(*model, MAX_STEPS, TOLERANCE, scratch, z, x, information, precision)
     return Fit(z, x, information, precision)
+
+
+def largest_likelihood(
+    observed: Observations, chart: ParameterChart, start: np.ndarray | None, barrier: float
+) -> tuple[float, np.ndarray]:
+    """(an upper bound on Σ K_f ln f[y] over all y in a chart that is a box, a point x (r,) near its maximum)."""
+    x = fit(observed, chart, start, barrier).x
+    return likelihood_above(observed, x, chart), x
+
+
+def likelihood_above(observed: Observations, x: np.ndarray, chart: ParameterChart) -> float:
+    """An upper bound on Σ K_f ln f[y] over all y in the chart's box; x (r,) is any point inside.
+
+    −ln likelihood is convex, so it lies above its tangent at x, which is least in a corner.
+    """
+    rank, values = len(x), observed.values(x)
+    if not (values > 0).all():
+        return np.inf  # no bound from here: no claim
+    terms = (observed.counts / values)[:, None] * observed.weights
+    slope = terms.sum(axis=0)  # of the log-likelihood
+    above, below = chart.b[:rank] - x, x + chart.b[rank:]  # x ≤ b[:r] and −x ≤ b[r:]
+    gain = np.maximum(slope * above, -slope * below).sum()
+    size = np.abs(terms).sum(axis=0) @ np.maximum(above, below)
+    error = (8.0 + len(values)) * np.finfo(float).eps * (1.0 + observed.cancellation(x)) * size
+    return float(observed.counts @ np.log(values) + gain + error) + rounding(observed, x)

@@ -29,10 +29,9 @@ from rpl_agent.guarantee.likelihood.chart import (
     MAX_RANK,
     Observations,
     ParameterChart,
-    fit,
+    largest_likelihood,
     observed_expressions,
     parameter_chart,
-    rounding,
 )
 from rpl_agent.guarantee.likelihood.estimate import excess, point_estimate
 from rpl_agent.guarantee.likelihood.polynomial.parameters import ParameterBlock, parameter_blocks
@@ -66,11 +65,14 @@ def doubt(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = Non
     fixed = observed[table.is_constant[observed]]
     likelihood = float(counts.successes[fixed] @ np.log(table.constant[fixed]))
     weights = Weights.of(pmdp, factorisation(pmdp).num_blocks if pays else 1)
-    marginals = row_marginals(pmdp, counts, counts.visited[0])
+    visited = counts.visited[0]
+    marginals = row_marginals(pmdp, counts, visited)
     if pays:
         blocks = factorisation(pmdp)
         most, found = _largest_by_blocks(blocks, counts, weights)
-        found += known_rows(pmdp, counts, weights) + _single_blocks(pmdp, blocks, counts, weights)
+        of_rows = np.zeros(pmdp.num_rows)
+        of_rows[visited] = marginals
+        found += known_rows(pmdp, counts, weights) + _single_blocks(pmdp, blocks, counts, weights, of_rows)
     else:
         most, found = _largest(pmdp, counts, weights, estimate, marginals)
     joint = Doubt(weights.all_rows + float(marginals.sum()) - marginal_error(counts) - likelihood - most)
@@ -104,8 +106,7 @@ def _largest_of_affine(
         return 0.0, chart.start
     start = None if estimate is None else pmdp.table.reduction.coordinates(estimate)[0]
     seen = Observations.of(pmdp, free, successes[free])
-    x = fit(seen, chart, start, barrier=REFIT_BARRIER).x
-    return _largest_likelihood(seen, x, chart), x
+    return largest_likelihood(seen, chart, start, REFIT_BARRIER)
 
 
 def _largest_of_products(
@@ -126,11 +127,11 @@ def _largest_of_products(
         seen = chart.seen(counts.successes)
         if len(seen.counts):
             warm = start[block.parameters] if chart.forms.is_affine else None
-            total += _largest_likelihood(seen, fit(seen, chart, warm, barrier=REFIT_BARRIER).x, chart)
+            total += largest_likelihood(seen, chart, warm, REFIT_BARRIER)[0]
     if pmdp.table.num_monomials - 1 > MAX_RANK and pmdp.table.reduction.rank > MAX_RANK:
         return total, None
     x, seen = pmdp.table.reduction.coordinates(theta)[0], Observations.of(pmdp, own, counts.successes[own])
-    reliable = (seen.values(x) > 0.0).all() and (not len(own) or _cancellation(seen, x) < MAX_CANCELLATION)
+    reliable = (seen.values(x) > 0.0).all() and (not len(own) or seen.cancellation(x) < MAX_CANCELLATION)
     return total, x if reliable else None
 
 
@@ -174,16 +175,23 @@ def _largest_by_blocks(blocks: Factorisation, counts: Counts, weights: Weights) 
     return total, found
 
 
-def _single_blocks(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weights: Weights) -> list[Doubt]:
-    """Doubts about suspicious single-distribution blocks: parts of the data differ, or frequencies leave the bounds."""
+def _single_blocks(
+    pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weights: Weights, marginals: np.ndarray
+) -> list[Doubt]:
+    """Doubts about suspicious single-distribution blocks: parts of the data differ, or frequencies leave the bounds.
+
+    marginals : (R,) `row_marginals` of all rows
+    """
     found = []
-    for k in np.flatnonzero(blocks.single & _suspicious(pmdp, blocks, counts, weights)).tolist():
+    for k in np.flatnonzero(blocks.single & _suspicious(pmdp, blocks, counts, weights, marginals)).tolist():
         block = single_block(pmdp, k)
         found += [_in_model(block, d) for d in _largest(block.model, block.counts(counts), weights)[1]]
     return found
 
 
-def _suspicious(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weights: Weights) -> np.ndarray:
+def _suspicious(
+    pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weights: Weights, marginals: np.ndarray
+) -> np.ndarray:
     """(B,) bool: blocks in which an alternative may matter, at the frequencies of all data.
 
     A window's own frequencies gain at most this much; a mixture pays a nat for each from a dozen steps on.
@@ -200,8 +208,7 @@ def _suspicious(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weig
         terms = scipy.special.xlogy(part, part) - part * log_share[own]
         return np.bincount(of, terms, size) - scipy.special.xlogy(steps, steps)
 
-    score = row_marginals(pmdp, counts, np.arange(pmdp.num_rows))
-    score -= np.add.reduceat(counts.transitions * log_share[pmdp.expression], pmdp.row_ptr[:-1])
+    score = marginals - np.add.reduceat(counts.transitions * log_share[pmdp.expression], pmdp.row_ptr[:-1])
     of_row = label[pmdp.expression[pmdp.row_ptr[:-1]]]
     rows = np.flatnonzero(of_row >= 0)
     found = np.bincount(of_row[rows], score[rows], size) + weights.rows > 0.0
@@ -223,26 +230,6 @@ def _in_model(block: JointBlock, found: Doubt) -> Doubt:
     if found.kind == "expression":
         return Doubt(found.log_e_value, "expression", int(block.expressions[found.number]))
     return found
-
-
-def _largest_likelihood(seen: Observations, x: np.ndarray, chart: ParameterChart) -> float:
-    """An upper bound on Σ K_f ln f[y] over all y in the chart's box; x (r,) is any point inside."""
-    rank, values = len(x), seen.values(x)
-    if not (values > 0).all():
-        return np.inf  # no bound from here: no claim
-    terms = (seen.counts / values)[:, None] * seen.weights
-    slope = terms.sum(axis=0)  # of the log-likelihood
-    above, below = chart.b[:rank] - x, x + chart.b[rank:]  # x ≤ b[:r] and −x ≤ b[r:]
-    gain = np.maximum(slope * above, -slope * below).sum()
-    size = np.abs(terms).sum(axis=0) @ np.maximum(above, below)
-    error = (8.0 + len(values)) * np.finfo(float).eps * (1.0 + _cancellation(seen, x)) * size
-    return float(seen.counts @ np.log(values) + gain + error) + rounding(seen, x)
-
-
-def _cancellation(seen: Observations, x: np.ndarray) -> float:
-    """The largest ratio between the summands of an expression and its value."""
-    summands = np.abs(seen.constant) + np.abs(seen.weights) @ np.abs(x)
-    return float((summands / seen.values(x)).max())
 
 
 def _box_chart(table: ExpressionTable, domain: Domain) -> ParameterChart:
