@@ -17,7 +17,18 @@ SOLVED = tuple(f"tests/solver/test_solver_{name}.py" for name in ("check_edges",
 BETS = ("tests/likelihood/test_bets.py", "tests/likelihood/test_bets_coverage.py")
 CHECKED = tuple(
     f"tests/certify/test_checker{name}.py"
-    for name in ("_edges", "_claims_edges", "_thresholds", "_model", "_files", "_parts", "_time", "")
+    for name in (
+        "_edges",
+        "_claims_edges",
+        "_thresholds",
+        "_model",
+        "_files",
+        "_parts",
+        "_time",
+        "_plays",
+        "_claims",
+        "",
+    )
 )
 #: Files that are changed (a folder: all in it), and the nearest tests, the fastest first.
 NEAREST: dict[str, tuple[str, ...]] = {
