@@ -4,7 +4,6 @@ attached to, and what it has learned so far, which lives in a `Session`.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from rpl_agent.agent.storage.state import Settings
 from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach
 from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
 from rpl_agent.agent.world.when_attached import require
-from rpl_agent.core.errors import ModelError, as_path, check_seed, require_kind
+from rpl_agent.core.errors import ModelError, as_path, check_seed, nearest, require_kind
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, Objective, ParametricMDP
 from rpl_agent.core.model.objectives.words import LIMIT_EXAMPLE
@@ -284,9 +283,7 @@ def _refuse(unknown: dict[str, Any], function: Callable[..., Any], words: str, e
         return
     name = next(iter(unknown))
     known = [p for p in inspect.signature(function).parameters if p not in ("others", "unknown", "self")]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = elsewhere.get(name) or (f"the nearest is {near[0]!r}" if near else f"it has {', '.join(known)}")
-    raise ModelError(f"{words} {name!r}: {hint}")
+    raise ModelError(f"{words} {name!r}: {elsewhere.get(name) or nearest(name, known)}")
 
 
 def goal_with_limits(objective: Any, subject_to: Any) -> tuple[Objective | None, tuple[Limit, ...]]:

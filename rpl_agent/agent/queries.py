@@ -17,7 +17,7 @@ from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.storage.state import capture, read_state, restore
 from rpl_agent.agent.world.acting import ActingPolicy, predict_action, predict_open
 from rpl_agent.agent.world.observations import Env
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, front_door
 from rpl_agent.core.model import Policy, Sense
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.solver.operator import row_bounds
@@ -136,6 +136,7 @@ class QueriedAgent(AttachedAgent):
             for s in np.flatnonzero(~pmdp.is_silent).tolist()
         ]
 
+    @front_door
     def evaluate(
         self,
         env: Env,

@@ -1,11 +1,15 @@
 """Errors and warnings for users; each message names the place that is wrong."""
 
+import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 def listed(items: Iterable[object], most: int = 8) -> str:
@@ -84,10 +88,10 @@ def require_count(name: str, number: Any, unit: str) -> None:
         raise ModelError(f"{name} = {number!r} must be a whole number of {unit}, at least 1")
 
 
-def takes(function: Callable[..., Any], number: int) -> bool:
-    """Whether a function can be called with so many arguments; True where that cannot be known."""
+def takes(function: Callable[..., Any], number: int, *names: str) -> bool:
+    """Whether a function can be called with so many arguments, and these by name; True where that cannot be known."""
     try:
-        inspect.signature(function).bind(*[None] * number)
+        inspect.signature(function).bind(*[None] * number, **dict.fromkeys(names))
     except TypeError:
         return False
     except ValueError:  # of a function without a signature
@@ -99,3 +103,47 @@ def check_seed(seed: Any) -> None:
     """Raise unless this can be a seed."""
     if seed is not None and (not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0):
         raise ModelError(f"seed {seed!r} must be a whole number, at least 0, or None")
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """What was meant by a name that does not exist."""
+    near = get_close_matches(name, known, 1)
+    return f"the nearest is {near[0]!r}" if near else f"it has {', '.join(known)}"
+
+
+def front_door(function: Called) -> Called:
+    """Give a function or a class a sentence for calls with arguments that are missing or unknown.
+
+    For what beginners call first; Python's own sentence does not say what to write.
+    """
+    if isinstance(function, type):
+        function.__init__ = _answering(function.__init__, function.__name__)  # type: ignore[misc]
+        return function
+    return _answering(function, function.__name__)  # type: ignore[return-value]
+
+
+def _answering(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def answering(*given: Any, **named: Any) -> Any:
+        try:
+            signature.bind(*given, **named)
+        except TypeError as error:
+            raise ModelError(_misfit(name, signature, given, named) or str(error)) from None
+        return function(*given, **named)
+
+    return answering
+
+
+def _misfit(name: str, signature: inspect.Signature, given: tuple[Any, ...], named: dict[str, Any]) -> str:
+    """All arguments that are missing, or the first that does not exist."""
+    told = {*list(signature.parameters)[: len(given)], *named}
+    wanted = {p.name: p for p in signature.parameters.values() if p.name != "self" and p.kind is not p.VAR_KEYWORD}
+    needed = [p for p in wanted.values() if p.default is p.empty]
+    missing = [p.name for p in needed if p.name not in told]
+    unknown = [other for other in named if other not in wanted]
+    if unknown and len(wanted) == len(signature.parameters) - ("self" in signature.parameters):
+        return f"{name} has no argument {unknown[0]!r}: {nearest(unknown[0], list(wanted))}"
+    call = ", ".join(f"{p.name}=..." if p.kind is p.KEYWORD_ONLY else p.name for p in needed)
+    return f"{name} needs {' and '.join(missing)}: write {name}({call})" if missing else ""

@@ -37,7 +37,7 @@ import numpy as np
 
 from rpl_agent.core.coupled import CoupledBounds, coupled_bounds
 from rpl_agent.core.coupled.regret import NOT_FOUND, Regret, difference_above, proved_regret, regret_with_error
-from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning
+from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning, front_door
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import untied_intervals
 from rpl_agent.core.evidence.ledger import Ledger, check_stated_delta, refuting_log_e_value
@@ -71,6 +71,7 @@ ROUNDING = 1e-11
 QUERIED_ROWS = 500
 
 
+@front_door
 @dataclass(frozen=True)
 class Config:
     """How to certify. The defaults are the tightest sound choice for every use.

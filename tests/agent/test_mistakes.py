@@ -115,6 +115,87 @@ def test_what_a_function_raised_is_kept():
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+CALLS = {
+    "a typing error": (lambda: Config(detla=0.1), "Config has no argument 'detla': the nearest is 'delta'"),
+    "another one": (lambda: build(0, rows, domian=["p"]), "build has no argument 'domian': the nearest is 'domain'"),
+    "no such thing": (
+        lambda: solve(FULL, WATER, gpu=True),
+        "solve has no argument 'gpu': it has relaxation, objective",
+    ),
+    "nothing": (lambda: certify(), r"certify needs pmdp and counts and objective: write certify\(pmdp, counts, obj"),
+    "a setting": (lambda: certify(FULL, Counts(FULL), WATER, detla=0.1), "no argument 'detla': the nearest is 'delta'"),
+    "no objective": (lambda: certify(FULL, Counts(FULL)), r"certify needs objective: write certify\(pmdp, counts, obj"),
+    "no objective to solve": (lambda: solve(FULL), r"solve needs objective: write solve\(relaxation, objective\)"),
+    "no parameters": (lambda: solve_at(FULL), r"solve_at needs theta and objective: write solve_at\(pmdp, theta, obj"),
+    "no region": (lambda: solve_region(), "solve_region needs pmdp and objective"),
+    "no domain": (lambda: build(0, rows), r"build needs domain: write build\(initial_state, actions, domain=\.\.\.\)"),
+    "no range": (
+        lambda: bound_return(lambda o: 0, Pump(), 5),
+        r"bound_return needs returns: write bound_return\(policy,",
+    ),
+    "no episodes": (lambda: pump().evaluate(Pump()), r"evaluate needs episodes: write evaluate\(env, episodes\)"),
+    "no agent's setting": (
+        lambda: pump().evaluate(Pump(), 5, delte=0.1),
+        "no argument 'delte': the nearest is 'delta'",
+    ),
+    "too much": (lambda: solve_at(FULL, {}, WATER, 1, 2, 3, 4, 5, 6), "too many positional arguments"),
+}
+
+
+@pytest.mark.parametrize("mistake", CALLS)
+def test_arguments_that_are_missing_or_unknown(mistake):
+    call, words = CALLS[mistake]
+    with pytest.raises(ModelError, match=words):
+        call()
+
+
+class Predicts:
+    """A policy like those of Stable-Baselines3, which returns this."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=True):
+        return self.found
+
+
+class PredictsOnly:
+    def predict(self, observation):
+        return 0
+
+
+CHOSEN = {
+    "nothing": (lambda observation: None, "episode 1: the policy chose None, which is not an action of Discrete"),
+    "a text": (lambda observation: "left", "episode 1: the policy chose 'left', which is not an action of Discrete"),
+    "another action": (lambda observation: 7, "the policy chose 7, which is not an action of Discrete"),
+    "a list": (lambda observation: [0], r"the policy chose \[0\], which is not an action of Discrete"),
+    "a prediction of nothing": (Predicts(None), r"predict must return \(action, state\), as in Stable-Baselines3"),
+    "only an action": (Predicts(0), r"predict must return \(action, state\), as in Stable-Baselines3, not 0"),
+    "no action": (Predicts((None, None)), "the policy chose None, which is not an action of"),
+    "half an action": (Predicts((np.float32(0.5), None)), "the policy chose 0.5, which is not an action of"),
+    "one argument": (PredictsOnly(), r"predict of PredictsOnly must take \(observation, state, episode_start, determ"),
+}
+
+
+@pytest.mark.parametrize("mistake", CHOSEN)
+def test_policies_choose_actions(mistake):
+    policy, words = CHOSEN[mistake]
+    with pytest.raises(ModelError, match=words):
+        bound_return(policy, gym.make("CartPole-v1"), 5, (0, 500))
+    if hasattr(policy, "predict"):
+        with pytest.raises(ModelError, match=words):
+            pump().evaluate(gym.make("CartPole-v1"), 5, policy=policy)
+
+
+def test_what_an_environment_raises_for_its_own_actions_is_kept():
+    class Broken(gym.Wrapper):
+        def step(self, action):
+            raise KeyError("my own")
+
+    with pytest.raises(KeyError, match="my own"):
+        bound_return(lambda observation: 0, Broken(gym.make("CartPole-v1")), 5, (0, 500))
+
+
 @pytest.mark.parametrize("mistake", BUILDING)
 def test_building(mistake):
     changed, words = BUILDING[mistake]

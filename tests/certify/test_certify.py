@@ -133,7 +133,7 @@ def test_settings_replace_fields_of_the_configuration():
     found = certify(world.pmdp, counts, "maximise money until done", Config(relaxation="rectangular"), delta=0.2)
     same = certify(world.pmdp, counts, world.objective, Config(relaxation="rectangular", delta=0.2))
     assert (found.lower, found.upper, found.delta, found.relaxation) == (same.lower, same.upper, 0.2, "rectangular")
-    with pytest.raises(TypeError, match="dleta"):
+    with pytest.raises(ModelError, match=r"no argument .dleta.: the nearest is .delta."):
         certify(world.pmdp, counts, world.objective, dleta=0.2)
 
 

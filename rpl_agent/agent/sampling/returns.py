@@ -19,7 +19,7 @@ from rpl_agent.agent.sampling.experience import GeneratorStates
 from rpl_agent.agent.sampling.step_checker import flag, number, unpack_reset, unpack_step
 from rpl_agent.agent.sampling.stepping import generator_state
 from rpl_agent.agent.world.observations import Env, is_vector, make_registered, require_environment
-from rpl_agent.core.errors import DataError, ModelError, require_positive, takes
+from rpl_agent.core.errors import DataError, ModelError, front_door, require_positive, takes
 from rpl_agent.core.evidence.ledger import check_stated_delta
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.core.native import UNIT_ROUNDOFF
@@ -73,6 +73,7 @@ class ReturnBound:
         )
 
 
+@front_door
 def bound_return(
     policy: Any,
     env: Env | str,
@@ -185,7 +186,7 @@ def play_episodes(
         memory, over = None, False
         while not over:
             action, memory = choose(observation, memory, not rewards)
-            observation, reward, terminated, truncated, _ = unpack_step(env.step(action), where)
+            observation, reward, terminated, truncated, _ = unpack_step(_stepped(env, action, where), where)
             rewards.append(number(reward, where))
             ended, cut = flag(terminated, "terminated", where), flag(truncated, "truncated", where)
             over = ended or cut
@@ -197,6 +198,19 @@ def play_episodes(
         yield rewards, cut and not ended
 
 
+def _stepped(env: Any, action: Any, where: Callable[[], str]) -> Any:
+    """What the environment answers to a policy's action; if it is none of its actions, that is the error."""
+    try:
+        if action is not None:
+            return env.step(action)
+        error = None
+    except Exception as raised:
+        if env.action_space.contains(action):
+            raise
+        error = raised
+    raise ModelError(f"{where()}: the policy chose {action!r}, which is not an action of {env.action_space}") from error
+
+
 Chooser = Callable[[Any, Any, bool], tuple[Any, Any]]
 
 
@@ -205,12 +219,22 @@ def _chooser(policy: Any, deterministic: bool) -> Chooser:
     if isinstance(policy, type):
         raise ModelError(f"{policy.__name__} is a class: pass a policy, {policy.__name__}(...)")
     if hasattr(policy, "predict"):
+        if not takes(policy.predict, 1, "state", "episode_start", "deterministic"):
+            raise ModelError(
+                f"predict of {type(policy).__name__} must take (observation, state, episode_start, deterministic), as "
+                "in Stable-Baselines3: or pass a function from an observation to an action"
+            )
 
         def predict(observation: Any, memory: Any, starts: bool) -> tuple[Any, Any]:
-            action, memory = policy.predict(
+            found = policy.predict(
                 observation, state=memory, episode_start=np.array([starts]), deterministic=deterministic
             )
-            return (action if np.ndim(action) else int(action)), memory
+            if not isinstance(found, tuple) or len(found) != 2:
+                raise ModelError(f"predict must return (action, state), as in Stable-Baselines3, not {found!r}")
+            action, memory = found
+            return (
+                action.item() if isinstance(action, np.generic | np.ndarray) and not action.ndim else action
+            ), memory
 
         return predict
     if callable(policy):

@@ -21,7 +21,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import Side
 from rpl_agent.core.coupled.boxes import BoxBounds, BoxPiece
-from rpl_agent.core.errors import ModelError, PrecisionWarning, require_kind, require_positive
+from rpl_agent.core.errors import ModelError, PrecisionWarning, front_door, require_kind, require_positive
 from rpl_agent.core.model import Domain, Objective, ParametricMDP, Policy
 
 DEFAULT_PRECISION = 0.01
@@ -107,6 +107,7 @@ def compares(lower: float, upper: float, comparison: str, threshold: Fraction) -
     return True if yes else False if no else None
 
 
+@front_door
 def solve_region(
     pmdp: ParametricMDP,
     objective: Objective,

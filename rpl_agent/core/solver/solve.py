@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError, require_kind, require_positive
+from rpl_agent.core.errors import ModelError, front_door, require_kind, require_positive
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense, best_rows, reached
 from rpl_agent.core.native import core, threads
 from rpl_agent.core.relaxations.base import POINT, Relaxation
@@ -99,6 +99,7 @@ SCRATCH_OF_KNOWN = 5
 TWO_CORES = 2_000_000
 
 
+@front_door
 def solve(
     relaxation: Relaxation | UncertainMDP | ParametricMDP,
     objective: Objective,
@@ -167,6 +168,7 @@ def solve(
     return claiming_nothing(_solve_compiled(inside, precision, max_iterations, warm, began), not problem.maximise)
 
 
+@front_door
 def solve_at(
     pmdp: ParametricMDP,
     theta: np.ndarray | Sequence[float] | Mapping[str, float],

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.coupled.difference import Comparison, ValueDifference
-from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.errors import DataError, ModelError, front_door
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
@@ -190,6 +190,7 @@ class Improvement:
 
 
 @one_blas_thread
+@front_door
 def improve(
     pmdp: ParametricMDP,
     counts: Counts,

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.coupled.regret import difference_above
-from rpl_agent.core.errors import ModelError, require_kind
+from rpl_agent.core.errors import ModelError, front_door, require_kind
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
@@ -53,6 +53,7 @@ SAME = 1e-9
 FACTORS = (1.5, 0.67, 1.15, 0.87)
 
 
+@front_door
 def certify(
     pmdp: ParametricMDP | UncertainMDP,
     counts: Counts,

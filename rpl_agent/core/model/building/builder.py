@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError, RPLWarning
+from rpl_agent.core.errors import ModelError, RPLWarning, front_door
 from rpl_agent.core.model.building.arguments import (
     called,
     label_holds,
@@ -125,6 +125,7 @@ Described = list[list[tuple[Hashable, dict[int, Polynomial]]]]
 _NO_ACTION = object()
 
 
+@front_door
 def build(
     initial_state: Any,
     actions: Callable[[Any], Mapping[Any, Row]],
