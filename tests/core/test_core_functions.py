@@ -38,6 +38,7 @@ TESTED_BY = {
     "likelihood/test_aims.py": "fit_rows spread_rows aim passages",
     "coupled/test_coupled.py": """expand_backward reach_forward greedy_steps visit_forward visit_steps reach_steps
         expand_steps raise_steps""",
+    "coupled/test_swept_chain.py": "policy_chain policy_sums policy_reach row_values",
     "open_world/test_stakes.py": "stake_upper open_sweeps",
 }
 

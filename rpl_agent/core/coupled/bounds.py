@@ -25,7 +25,7 @@ from rpl_agent.core.regions.blocks import factorisation
 from rpl_agent.core.regions.frame import Frame, frame_of
 from rpl_agent.core.regions.parameter_region import ParameterRegion
 from rpl_agent.core.regions.product import Product
-from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.relaxations.base import Relaxation, longest_chain
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver.graph import model_graph
 from rpl_agent.core.solver.problem import Problem
@@ -98,9 +98,9 @@ def _of_worst_rows(
                 return scaled
         step = ACCURATE * most + margin
         extra = np.where(missed > 0.0, (1.0 + OVERPAID) * missed, missed) + 2.0 * step
-        payment, scratch = np.empty(pmdp.num_states), (None, None, None)
-        graph = model_graph(pmdp).both_ways
-        if core.worst_totals(graph, problem.gamma, p, extra, step, SWEEPS, ~open_states, payment, *scratch) < 0:
+        payment, room = np.empty(pmdp.num_states), longest_chain(pmdp)
+        asked = (model_graph(pmdp).both_ways, problem.gamma, p, extra, step, SWEEPS)
+        if core.worst_totals(*asked, room, ~open_states, payment, None, None, None) < 0:
             return None
         slack = slack + payment
         if not np.isfinite(slack).all() or slack.max() > MOST_SLACK * (1.0 + np.abs(bound.values).max()):

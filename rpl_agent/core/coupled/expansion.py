@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 
 from rpl_agent.core.coupled.affine import AffineBound, BoxFrame, Side, chances_of, choice_of, rules_of
+from rpl_agent.core.coupled.swept_chain import SWEPT_STATES, SweptChain, swept_chain
 from rpl_agent.core.model import Policy, Sense, best_rows, cached_on, gather, reached
 from rpl_agent.core.native import Struct, core
 from rpl_agent.core.regions.frame import Frame
@@ -27,13 +28,14 @@ from rpl_agent.core.solver.solve import from_the_end
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
 FACTOR_LIMIT = 120_000
 #: number of policies' chains cached for the next expansion, and of their states in all
-KEPT_CHAINS, KEPT_STATES = 64, 1_000_000
+KEPT_CHAINS, KEPT_STATES = 64, 100_000
 #: steps of policy iteration at the centre of a frame
 IMPROVEMENTS = 12
 #: a finite substitute for infinite values, relative to the others
 LOST = 4.0
 #: smaller gains, relative to the values, do not change a policy
 IMPROVEMENT = 1e-12
+SWEPT_IMPROVEMENT = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +225,7 @@ def known_chain(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyC
     marks = (weights, p > 0.0, problem.reward, problem.task.decided)
     key = (problem.gamma, problem.criterion.must_reach, problem.criterion.signed, *(array.tobytes() for array in marks))
     if key not in known:
-        if len(known) >= min(KEPT_CHAINS, KEPT_STATES // problem.pmdp.num_states):
+        if len(known) >= max(1, min(KEPT_CHAINS, KEPT_STATES // problem.pmdp.num_states)):
             known.clear()
         known[key] = _chain_of(problem, weights, p)
     elif known[key].order and not known[key].is_ordered:
@@ -235,7 +237,9 @@ def visits(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
     """(S,) the policy's expected discounted visits to each undecided state, from the initial state on."""
     p, start = expansion.chances.p, problem.pmdp.initial_state
     chain = known_chain(problem, expansion.policy.shares(problem.pmdp), p)
-    factors = expansion.factors if expansion.solved is not None else chain.factors(chain.weight * p[chain.expression])
+    factors = expansion.factors
+    if expansion.solved is None or isinstance(factors, SweptChain):
+        factors = chain.factors(chain.weight * p[chain.expression])
     found = np.zeros(problem.pmdp.num_states)
     if factors is not None:
         found[chain.solved] = factors.solve((chain.solved == start).astype(float), "T")
@@ -266,14 +270,18 @@ def value_at(problem: Problem, policy: Policy, p: np.ndarray) -> float | None:
     if problem.objective.horizon is not None:
         return float(StepExpansion.of(problem, point, policy).values[-1, state])
     if problem.order is None:
-        found = solve_chain(problem, policy, p)
-        return None if found is None else float(found[1][state])
+        swept = swept_expansion(problem, point, policy)
+        found = solve_chain(problem, policy, p) if swept is None else None
+        return float(swept.values[state]) if swept is not None else None if found is None else float(found[1][state])
     expansion = expand_without_cycles(problem, point, problem.order, policy)
     return None if expansion is None else float(expansion.values[state])
 
 
 def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
     """The expansion of a policy in a model with cycles; None if it is infinite or too large to be factorised."""
+    swept = swept_expansion(problem, frame, policy)
+    if swept is not None:
+        return swept
     chances, size = chances_of(problem, frame), problem.pmdp.num_states
     found = solve_chain(problem, policy, chances.p)
     if found is None:
@@ -289,6 +297,32 @@ def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueEx
     return ValueExpansion(policy, frame, chances, values, gradient, scope, chain.reached, None, solved, factors)
 
 
+def swept_expansion(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
+    """The same by sweeps; None for a small chain, where plays have no end, and where sweeps do not find it."""
+    pmdp, chances, decided = problem.pmdp, chances_of(problem, frame), problem.task.decided
+    if pmdp.num_states <= SWEPT_STATES:
+        return None
+    still = _staying(problem, policy.shares(pmdp), chances.p)
+    solved = np.flatnonzero(~decided & ~still)
+    if len(solved) <= SWEPT_STATES or (still.any() and problem.criterion.pays):
+        return None
+    chain, agent = swept_chain(problem, policy, chances, solved), choice_of(problem, policy)
+    solved, r = chain.solved, frame.dimension
+    values, gradient = problem.boundary(), np.zeros((pmdp.num_states, r))
+    total, slope = np.empty(len(solved)), np.empty((len(solved), r))
+    model = (len(solved), solved, agent, chances, problem.reward, problem.gamma)
+    core.policy_sums(*model, values, total, slope)
+    values[solved] = chain.solve(total)
+    core.policy_sums(*model, values, total, slope)
+    if slope.any():
+        gradient[solved] = chain.solve(slope)
+    if not (np.isfinite(values).all() and np.isfinite(gradient).all()):
+        return None
+    seen = np.zeros(pmdp.num_states, dtype=bool)
+    core.policy_reach(agent, chances, decided, pmdp.initial_state, seen, None)
+    return ValueExpansion(policy, frame, chances, values, gradient, ~decided, seen & ~decided, None, solved, chain)
+
+
 def greedy_policy(problem: Problem, expansion: ValueExpansion) -> Policy:
     """A best row in every state, for an expansion's values at the centre."""
     pmdp = problem.pmdp
@@ -297,10 +331,9 @@ def greedy_policy(problem: Problem, expansion: ValueExpansion) -> Policy:
 
 def _row_values(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
     """(R,) the value of each row at the centre; larger is better."""
-    pmdp, sign = problem.pmdp, 1.0 if problem.objective.sense is Sense.MAX else -1.0
-    p = expansion.chances.p[pmdp.expression]
-    means = np.add.reduceat(p * expansion.values[pmdp.successor], pmdp.row_ptr[:-1])
-    return np.asarray(sign * (problem.reward + problem.gamma * means))
+    sign, q = 1.0 if problem.objective.sense is Sense.MAX else -1.0, np.empty(problem.pmdp.num_rows)
+    core.row_values(len(q), expansion.chances, problem.reward, problem.gamma, expansion.values, q)
+    return np.asarray(sign * q)
 
 
 def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:
@@ -309,10 +342,20 @@ def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:
     assert rows is not None
     q = _row_values(problem, expansion)
     best = np.maximum.reduceat(q, pmdp.state_ptr[:-1])
-    better = (best > q[rows] + IMPROVEMENT * (1.0 + np.abs(best))) & expansion.scope
+    least = SWEPT_IMPROVEMENT if isinstance(expansion.factors, SweptChain) else IMPROVEMENT
+    better = (best > q[rows] + least * (1.0 + np.abs(best))) & expansion.scope
     if not better.any():
         return None
     return Policy.deterministic(np.where(better, best_rows(q, pmdp.state_ptr, pmdp.row_state), rows))
+
+
+def _staying(problem: Problem, weights: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """(S,) where the policy stays forever."""
+    pmdp = problem.pmdp
+    if problem.criterion.contracts:
+        return np.zeros(pmdp.num_states, bool)
+    usable = usable_rows(weights > 0.0, False)
+    return held_states(pmdp, usable, ALL_ROWS, ~problem.task.decided, lambda: moves(None, p[pmdp.expression]))
 
 
 def _never_ending(
@@ -320,11 +363,9 @@ def _never_ending(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(worthless, lost), each (S,): where the policy stays forever at value 0, and where its value is infinite."""
     pmdp, none = problem.pmdp, np.zeros(problem.pmdp.num_states, bool)
-    if problem.criterion.contracts:
+    still = _staying(problem, weights, p)
+    if not still.any():
         return none, none
-    usable = usable_rows(weights > 0.0, False)
-    start = ~problem.task.decided
-    still = held_states(pmdp, usable, ALL_ROWS, start, lambda: moves(None, p[pmdp.expression]))
     paid = np.maximum.reduceat(np.where(weights > 0.0, problem.reward, 0.0), pmdp.state_ptr[:-1]) > 0.0
     costly = still if not problem.proper_max else still & paid
     if not costly.any():

@@ -281,7 +281,8 @@ void order_part(known *k, int64_t n, const int64_t *states, const int64_t *compo
 }
 
 int64_t worst_totals(const graph *g, double gamma, const double *p, const double *reward, double tolerance,
-                     int64_t budget, bool *done, double *values, double *numbers, int32_t *indices, int64_t *integers)
+                     int64_t budget, int64_t capacity, bool *done, double *values, double *numbers, int32_t *indices,
+                     int64_t *integers)
 {
     const int64_t states = g->count;
     const game play = {.agent = MAX_AGENT, .gamma = gamma, .state_ptr = g->state_ptr, .reward = reward};

@@ -423,11 +423,13 @@ void retry_costs(const graph *g, const double *p /*[g.row_ptr[g.state_ptr[g.coun
                  int64_t *order /*[g.count]*/, double *cost /*[g.size]*/,
                  double *weight SCRATCH /*[g.row_ptr[g.state_ptr[g.count]]]*/, int64_t *space SCRATCH /*[2 * g.size]*/);
 
-/* The local model on `states` (count) of g: its arrays, the rows and transitions they come from, and its exits, of
- * which there are as many as it returns. position (all states of g): -1 on entry and on return. */
+/* The local model on `states` (count) of g: its arrays, the rows that they come from, the labels of its transitions (of
+ * those of g), and its exits, of which there are as many as it returns. position (all states of g): -1 on entry and on
+ * return. */
 int64_t extract(const graph *g, int64_t count, const int64_t *states /*[count]*/, int64_t *position /*[g.size]*/,
                 int64_t *state_ptr /*[count + 1]*/, int64_t *row_ptr /*[*]*/, int32_t *successor /*[*]*/,
-                int64_t *row_of /*[*]*/, int64_t *transition_of /*[#successor]*/, int64_t *exits /*[*]*/);
+                int64_t *row_of /*[*]*/, const int32_t *labels /*[g.row_ptr[g.state_ptr[g.count]]]*/,
+                int32_t *label /*[#successor]*/, int64_t *exits /*[*]*/);
 
 /* ---------------------------------------------------------------------- counting.c: the evidence */
 #define NO_ROW -1
@@ -525,12 +527,12 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, boo
 
 /* values (S) = the largest totals of rewards (R) of any sign that an agent collects who may stop at any state, in states
  * that are not `done` (S), up to `tolerance` per step; not bounds. p (T). Returns the number of sweeps, or -1 where more
- * than `budget` would be needed. */
+ * than `budget` would be needed. Chains of its rows have at most `capacity` transitions. */
 int64_t worst_totals(const graph *g, double gamma, const double *p /*[g.row_ptr[g.state_ptr[g.count]]]*/,
                      const double *reward /*[g.state_ptr[g.count]]*/, double tolerance, int64_t budget,
-                     bool *done /*[g.count]*/, double *values /*[g.count]*/,
-                     double *numbers SCRATCH /*[9 * g.count + g.row_ptr[g.state_ptr[g.count]]]*/,
-                     int32_t *indices SCRATCH /*[g.row_ptr[g.state_ptr[g.count]] + g.count + 1]*/,
+                     int64_t capacity, bool *done /*[g.count]*/, double *values /*[g.count]*/,
+                     double *numbers SCRATCH /*[9 * g.count + capacity]*/,
+                     int32_t *indices SCRATCH /*[capacity + g.count + 1]*/,
                      int64_t *integers SCRATCH /*[10 * g.count]*/);
 
 /* ---------------------------------------------------------------------- guess.c: a known nature, without bounds */
@@ -1046,6 +1048,28 @@ typedef struct row_chances {
     const double *curvature OPTIONAL /*[#p * r * (r + 1) / 2]*/; /* (F, r (r + 1) / 2) */
     const double *bend OPTIONAL /*[#p]*/;
 } row_chances;
+
+/* ---------------------------------------------------------------------- policy_chain.c: a policy where plays come back */
+
+/* I - gamma P of a policy at the centre, y = 0, on the states `solved` (n), as `assemble` writes it; place (S) says where
+ * each of them stands among them, -1: it is not. How many entries there are, at most `capacity`. */
+int64_t policy_chain(int64_t n, const int64_t *solved /*[n]*/, const int32_t *place /*[*]*/, const choice *agent,
+                     const row_chances *chances, double gamma, int64_t capacity, int32_t *indptr /*[n + 1]*/,
+                     int32_t *indices /*[capacity]*/, double *data /*[capacity]*/);
+
+/* What a policy is paid in the states `solved` (n) and one step later, if values are v (S): total (n), and its derivative
+ * by the probabilities alone, slope (n, r). */
+void policy_sums(int64_t n, const int64_t *solved /*[n]*/, const choice *agent, const row_chances *chances,
+                 const double *reward /*[#chances.row_ptr - 1]*/, double gamma, const double *v /*[*]*/,
+                 double *total /*[n]*/, double *slope /*[chances.r * n]*/);
+
+/* Marks in `reached` (S) what a policy can reach from a start; a play ends in decided states. */
+void policy_reach(const choice *agent, const row_chances *chances, const bool *decided /*[#reached]*/, int64_t start,
+                  bool *reached /*[*]*/, int64_t *waiting SCRATCH /*[#reached]*/);
+
+/* q (R) = reward + gamma times the mean of v (S) at the centre. */
+void row_values(int64_t rows, const row_chances *chances, const double *reward /*[rows]*/, double gamma,
+                const double *v /*[*]*/, double *q /*[rows]*/);
 
 /* out[i] >= 0 with M[i] + out[i] I positive semidefinite, M (count, n (n + 1) / 2) lower triangles: little more than
  * max(0, -least eigenvalue). factor: scratch (n (n + 1) / 2). */

@@ -436,7 +436,7 @@ void retry_costs(const graph *g, const double *p, const double *reward, const do
 /* ---------------------------------------------------------------------- parts of a model */
 
 int64_t extract(const graph *g, int64_t count, const int64_t *states, int64_t *position, int64_t *state_ptr,
-                int64_t *row_ptr, int32_t *successor, int64_t *row_of, int64_t *transition_of, int64_t *exits)
+                int64_t *row_ptr, int32_t *successor, int64_t *row_of, const int32_t *labels, int32_t *label, int64_t *exits)
 {
     int64_t m = 0, r = 0, t = 0;
     for (int64_t i = 0; i < count; i++)
@@ -452,7 +452,7 @@ int64_t extract(const graph *g, int64_t count, const int64_t *states, int64_t *p
                     exits[m++] = j;
                 }
                 successor[t] = (int32_t)position[j];
-                transition_of[t] = e;
+                label[t] = labels[e];
             }
             row_ptr[r] = t;
         }

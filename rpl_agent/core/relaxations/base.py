@@ -123,6 +123,12 @@ def longest_row(pmdp: ParametricMDP) -> int:
     return max((int(part.max()) for part in in_parts(pmdp.row_ptr, lengths=True)), default=1)
 
 
+@cached_fact
+def longest_chain(pmdp: ParametricMDP) -> int:
+    """The most transitions that the rows of a deterministic policy have."""
+    return int(np.maximum.reduceat(np.diff(pmdp.row_ptr), pmdp.state_ptr[:-1]).sum()) if pmdp.num_rows else 0
+
+
 def workspace(compiled: CompiledSet, longest: int, rows: int = 0) -> Struct:
     """Scratch space for passes over ``rows`` rows of at most ``longest`` successors, in as many threads as pay.
 

@@ -163,18 +163,20 @@ class ModelGraph:
         core.retry_costs(self.both_ways, p, reward, exit_values, order, cost, weight, space)
         return order, cost[: self.n]
 
-    def extract(self, states: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, ...]:
-        """(state_ptr, row_ptr, successor, row_of, transition_of, exits) of the part on ``states`` (k,).
+    def extract(self, states: np.ndarray, labels: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, ...]:
+        """(state_ptr, row_ptr, successor, row_of, label, exits) of the part on ``states`` (k,).
 
+        labels : (T,) int32, of which ``label`` has those of the part's transitions
         position : (n+m,) int64, all -1 on entry and on return
         """
         rows = int((self.state_ptr[states + 1] - self.state_ptr[states]).sum())
         size = int((self.row_ptr[self.state_ptr[states + 1]] - self.row_ptr[self.state_ptr[states]]).sum())
         pointers = np.empty(len(states) + 1, np.int64), np.empty(rows + 1, np.int64)
-        rest = np.empty(size, np.int32), np.empty(rows, np.int64), np.empty(size, np.int64)
-        exits = np.empty(size, np.int64)
-        m = core.extract(self.forward, len(states), states, position, *pointers, *rest, exits)
-        return *pointers, *rest, exits[:m].copy()
+        successor, row_of, label = np.empty(size, np.int32), np.empty(rows, np.int64), np.empty(size, np.int32)
+        exits = np.empty(min(size, self.size - len(states)), np.int64)
+        places = (*pointers, successor, row_of, labels, label, exits)
+        m = core.extract(self.forward, len(states), states, position, *places)
+        return *pointers, successor, row_of, label, exits[:m].copy()
 
 
 def model_graph(pmdp: ParametricMDP) -> ModelGraph:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rpl_agent.core.model import gather
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.relaxations.base import CURVED, INTERVAL
 from rpl_agent.core.solver.check import Witness
@@ -67,16 +68,34 @@ def solve_component(
     ``guess`` (S,) is a warm start; ``budget`` limits sweeps and steps; ``width`` is what may lie between the bounds,
     relative to values above 1 (0: as little as possible).
     """
+    parts: list[ComponentBounds] = []
     local = Local.of(problem, states)
-    if problem.criterion.contracts:
-        return [_bounds(problem, local, lower, upper, guess, budget, width)]
+    if not problem.criterion.contracts:
+        parts, local = _without_decided(problem, local, lower, upper)
+    if local.n and width > 0.0 and _is_swept(local):
+        states = _from_the_exits(problem, local, lower)
+        del local  # before its arrays are made again, in another order
+        local = Local.of(problem, states)
+        swept = _swept(problem, local, lower, upper, guess, width, budget)
+        if swept is not None:
+            return [*parts, swept]
+    if local.n:
+        parts.append(_exact(problem, local, lower, upper, guess, budget))
+    return parts
+
+
+def _without_decided(
+    problem: Problem, local: Local, lower: np.ndarray, upper: np.ndarray
+) -> tuple[list[ComponentBounds], Local]:
+    """(what the graph decides, the rest): values 0, 1 and infinity; written to lower, upper (S,)."""
+    parts, states = [], local.states
     if problem.proper_max and not local.reward.any() and not upper[local.exits].any():  # nothing is ever paid
-        return [_constant(local, np.ones(local.n, dtype=bool), 0.0, 0.0, local.state_ptr[:-1])]
-    parts = []
+        parts.append(_constant(problem, local, np.ones(local.n, dtype=bool), 0.0, 0.0, local.state_ptr[:-1]))
+        return parts, Local.of(problem, states[:0])
     infinite = ~_finite(problem, local, upper)
     if infinite.any():
         low, rows = _infinite_lower(problem, local, infinite, lower, upper)
-        parts.append(_constant(local, infinite, low, np.inf, rows))
+        parts.append(_constant(problem, local, infinite, low, np.inf, rows))
         upper[local.states[infinite]] = np.inf
         lower[local.states[infinite]] = max(low, 0.0)
         states = states[~infinite]
@@ -85,32 +104,46 @@ def solve_component(
         zero = _worthless(problem, local)
         if zero.any():
             rows = _holding_rows(local, zero)
-            parts.append(_constant(local, zero, 0.0, 0.0, rows))
+            parts.append(_constant(problem, local, zero, 0.0, 0.0, rows))
             lower[local.states[zero]] = upper[local.states[zero]] = 0.0
             states = states[~zero]
             local = Local.of(problem, states)
     if len(states) and not problem.criterion.pays:
         one, rows, p = _sure(problem, local, lower)
         if one.any():
-            parts.append(_constant(local, one, 1.0, 1.0, rows, p))
+            parts.append(_constant(problem, local, one, 1.0, 1.0, rows, p))
             lower[local.states[one]] = upper[local.states[one]] = 1.0
             states = states[~one]
             local = Local.of(problem, states)
-    if len(states):
-        parts.append(_bounds(problem, local, lower, upper, guess, budget, width))
-    return parts
+    local.forget_bounds()
+    return parts, local
 
 
 def _constant(
-    local: Local, where: np.ndarray, low: float, high: float, rows: np.ndarray, p: np.ndarray | None = None
+    problem: Problem,
+    local: Local,
+    where: np.ndarray,
+    low: float,
+    high: float,
+    rows: np.ndarray,
+    p: np.ndarray | None = None,
 ) -> ComponentBounds:
     """States whose value is determined by the graph; p (T,) is nature's choice, if it matters."""
     states = local.states[where]
     chosen = np.zeros(0, dtype=np.int64) if local.agent == FIXED_AGENT else local.row_of[rows[where]]
-    taken = where[local.row_state][local.transition_row]
-    p = local.central(np.zeros(local.n + local.m, dtype=bool)) if p is None else p
-    low_values, high_values = np.full(len(states), low), np.full(len(states), high)
-    return ComponentBounds(states, low_values, high_values, chosen, local.transition_of[taken], p[taken], 0)
+    transitions, played = np.zeros(0, dtype=np.int64), np.zeros(0)
+    if problem.nature_proper:
+        taken = where[local.row_state][local.transition_row]
+        p = local.central(np.zeros(local.n + local.m, dtype=bool)) if p is None else p
+        transitions, played = _transitions_of(problem, local)[taken], p[taken]
+    return ComponentBounds(
+        states, np.full(len(states), low), np.full(len(states), high), chosen, transitions, played, 0
+    )
+
+
+def _transitions_of(problem: Problem, local: Local) -> np.ndarray:
+    """(T,) the model's transitions that those of a part are."""
+    return gather(problem.pmdp.row_ptr, local.row_of)[0]
 
 
 def _holding_rows(local: Local, zero: np.ndarray) -> np.ndarray:
@@ -239,20 +272,10 @@ def _sure(problem: Problem, local: Local, lower: np.ndarray) -> tuple[np.ndarray
     return one, rows, p
 
 
-def _bounds(
-    problem: Problem,
-    local: Local,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    guess: np.ndarray,
-    budget: int,
-    width: float,
+def _exact(
+    problem: Problem, local: Local, lower: np.ndarray, upper: np.ndarray, guess: np.ndarray, budget: int
 ) -> ComponentBounds:
-    """Bounds on states whose value is finite and not determined by the graph."""
-    if width > 0.0 and len(local.successor) >= SWEPT_FROM and not (_has_few_choices(local) and is_narrow(local)):
-        swept = _swept(problem, local, lower, upper, guess, width, budget)
-        if swept is not None:
-            return swept
+    """Bounds on states whose value is finite and not determined by the graph, by strategies and their chains."""
     n = local.n
     exit_low, exit_high = lower[local.exits], upper[local.exits]
     first = exit_low if problem.proper_max else exit_high
@@ -261,15 +284,24 @@ def _bounds(
     other, more = _other_bound(problem, local, game, exit_high if problem.proper_max else exit_low, budget)
     low, high = (proper, other) if problem.proper_max else (other, proper)
     rows = local.row_of[game.rows] if len(game.rows) else game.rows
-    keep, p = (local.transition_of, game.p) if problem.nature_proper else (np.zeros(0, dtype=np.int64), np.zeros(0))
+    keep, p = np.zeros(0, dtype=np.int64), np.zeros(0)
+    if problem.nature_proper:
+        keep, p = _transitions_of(problem, local), game.p
     return ComponentBounds(
         local.states, low[:n], np.maximum(high[:n], low[:n]), rows, keep, p, game.steps + steps + more
     )
 
 
-def _has_few_choices(local: Local) -> bool:
-    """Whether a chain is not much smaller than the model, so that sweeps over strategies gain little."""
-    return len(local.successor) <= FEW_SUCCESSORS * local.n
+def _is_swept(local: Local) -> bool:
+    """Whether sweeps are the first attempt: not where a chain is hardly smaller than the model and cheap to factorise."""
+    has_few_choices = len(local.successor) <= FEW_SUCCESSORS * local.n
+    return len(local.successor) >= SWEPT_FROM and not (has_few_choices and is_narrow(local))
+
+
+def _from_the_exits(problem: Problem, local: Local, lower: np.ndarray) -> np.ndarray:
+    """(n,) the states by their distance from the exits that are worth something."""
+    ends = np.isfinite(lower[local.exits]) if problem.criterion.pays else lower[local.exits] != 0.0
+    return local.states[local.graph.backward_order(ends)[0]]
 
 
 def _swept(
@@ -282,9 +314,6 @@ def _swept(
     budget: int,
 ) -> ComponentBounds | None:
     """The same by sweeps, on states in the order of their distance from the exits; None if they take too long."""
-    ends = np.isfinite(lower[local.exits]) if problem.criterion.pays else lower[local.exits] != 0.0
-    order, _ = local.graph.backward_order(ends)
-    local = Local.of(problem, local.states[order])
     found = swept_bounds(problem, local, lower[local.exits], upper[local.exits], guess[local.states], width, budget)
     if found is None:
         return None

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from rpl_agent.core.model import best_rows, gather
-from rpl_agent.core.native import Struct, core, read_only
+from rpl_agent.core.native import Struct, core
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.relaxations.base import INTERVAL, POINT, CompiledSet, compiled_set, row_arrays, workspace
 from rpl_agent.core.solver.graph import ModelGraph, graph_bounds, model_graph, moves, staying_rows
@@ -77,10 +77,9 @@ class AssembledChain:
 class Local:
     """States 0..n-1 with rows, exits n..n+m-1 without; who moves, and in which direction."""
 
-    states: np.ndarray  # (n,) in the model, as are the next three
+    states: np.ndarray  # (n,) in the model, as are the next two
     exits: np.ndarray  # (m,)
     row_of: np.ndarray  # (rows,)
-    transition_of: np.ndarray  # (transitions,)
     state_ptr: np.ndarray
     row_ptr: np.ndarray
     successor: np.ndarray
@@ -98,19 +97,18 @@ class Local:
     def of(cls, problem: Problem, states: np.ndarray) -> Local:
         """The local model on some states of a problem."""
         pmdp = problem.pmdp
-        state_ptr, row_ptr, successor, row_of, transition_of, exits = model_graph(pmdp).extract(
-            states, problem.position
+        state_ptr, row_ptr, successor, row_of, expression, exits = model_graph(pmdp).extract(
+            states, pmdp.expression, problem.position
         )
         weights = problem.weights[row_of] if problem.agent == FIXED_AGENT else np.ones(len(row_of))
         return cls(
             states,
             exits,
             row_of,
-            transition_of,
             state_ptr,
             row_ptr,
             successor,
-            pmdp.expression[transition_of],
+            expression,
             problem.reward[row_of],
             weights,
             problem.cs,
@@ -169,6 +167,21 @@ class Local:
     def _attainable(self) -> tuple[np.ndarray, np.ndarray]:
         return graph_bounds(self.nature_fixed, self.cs.lower, self.cs.upper, self.rows)
 
+    def forget_bounds(self) -> None:
+        """Give up what only graph algorithms use, two numbers and more per transition; it is made again on demand."""
+        for name in ("_attainable", "moves", "leaving_moves", "graph"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def _may_vanish(self) -> np.ndarray:
+        """(T,) bool: transitions that need not have probability."""
+        return np.asarray(graph_bounds(self.nature_fixed, self.cs.lower, self.cs.upper, self.rows)[0] == 0.0)
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        """(T,) int32: every transition has an expression of its own."""
+        return np.arange(len(self.successor), dtype=np.int32)
+
     @property
     def lo(self) -> np.ndarray:
         """(T,) lower bound per transition, as used by the graph."""
@@ -197,7 +210,7 @@ class Local:
 
     def fix_nature(self, p: np.ndarray) -> Local:
         """The same model with nature fixed to p (T,)."""
-        return replace(self, cs=compiled_set(POINT, p, p), expression=read_only(np.arange(len(p)), np.int32))
+        return replace(self, cs=compiled_set(POINT, p, p), expression=self._numbers)
 
     @property
     def nature_fixed(self) -> bool:
@@ -314,7 +327,7 @@ class Local:
         if not is_region:
             core.tidy(self.rows, self.cs, values, self.maximise, p)
         else:  # distributions of a region are constrained within its hull
-            p[(p <= core.TRACE) & (self.lo == 0.0)] = 0.0
+            p[(p <= core.TRACE) & self._may_vanish] = 0.0
         return q, p
 
     def least_outside(self, states: np.ndarray) -> np.ndarray:

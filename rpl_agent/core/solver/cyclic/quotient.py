@@ -110,7 +110,6 @@ def collapse(local: Local) -> Quotient | None:
         states=np.arange(live),
         exits=np.arange(len(names) - live + m),
         row_of=np.arange(len(order)),
-        transition_of=np.arange(len(picks)),
         state_ptr=state_ptr,
         row_ptr=row_ptr,
         successor=read_only(class_of[successor[picks]], np.int32),

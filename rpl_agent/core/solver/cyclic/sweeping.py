@@ -89,6 +89,7 @@ class _Values:
         local = self.local
         nature = local
         if not local.nature_fixed:
+            self.p = np.zeros(0)  # one such array at a time
             _, self.p = local.greedy(self.values)
             nature = local.fix_nature(self.p)
         self.change, self.rows = nature.value_sweep(self.values, self.orders[self.sweeps % 2])
@@ -214,6 +215,8 @@ def swept_bounds(
     work = local if quotient is None else quotient.local
     if not (problem.proper_max or problem.criterion.contracts or guess.any()):
         inner[: work.n] = work.ways_out(inner[work.n :])[1]  # from 0 a cost would rise by one step per sweep
+    local.forget_bounds()
+    work.forget_bounds()
     found = _Values.of(work, inner, budget)
     tolerance = 0.02 * width
     for _ in range(ROUNDS):
