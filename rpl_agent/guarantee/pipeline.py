@@ -308,6 +308,7 @@ def certify_uncertainty(
     low, high = (robust, optimistic) if objective.sense is Sense.MAX else (optimistic, robust)
     lower, upper, chosen = low.lower, high.upper, robust.policy if policy is None else policy
     found = None
+    give_back_memory(pmdp.num_transitions)
     if _is_coupled(uncertainty, objective, config) and not is_signed_share and not _is_closed(lower, upper):
         with timed(timings, "coupled"):
             known = (lower, upper)

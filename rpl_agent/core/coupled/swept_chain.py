@@ -1,7 +1,7 @@
 """`SweptChain`: the chain of a policy of a large model, solved by sweeps.
 
-The factors of a grid of 10⁵ states take several times the memory of the model. Sweeps and BiCGSTAB need a few numbers per
-state; the results are guesses in both cases (`expansion`).
+The factors of a grid of 10⁵ states take several times the memory of the model. Sweeps and BiCGSTAB need a few numbers
+per state; the results are guesses in both cases (`expansion`).
 """
 
 from __future__ import annotations

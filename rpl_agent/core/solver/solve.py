@@ -17,6 +17,7 @@ import numpy as np
 from rpl_agent.core.errors import ModelError, front_door, require_kind, require_positive
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense, best_rows, reached
 from rpl_agent.core.native import core, threads
+from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.relaxations.base import POINT, Relaxation
 from rpl_agent.core.relaxations.interval import Intervals, Point
 from rpl_agent.core.relaxations.umdp import UncertainMDP
@@ -220,7 +221,9 @@ def solve_both(
     ]
     # Sets that are queried through the protocol may keep state (such as a linear program): one at a time.
     if relaxation.pmdp.num_transitions < TWO_CORES or relaxation.compiled() is None or threads() == 1:
-        return calls[0](), calls[1]()
+        first = calls[0]()
+        give_back_memory(relaxation.pmdp.num_transitions)
+        return first, calls[1]()
     from concurrent.futures import ThreadPoolExecutor
 
     _ = Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure  # needed by both, computed once

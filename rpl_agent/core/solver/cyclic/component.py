@@ -293,7 +293,7 @@ def _exact(
 
 
 def _is_swept(local: Local) -> bool:
-    """Whether sweeps are the first attempt: not where a chain is hardly smaller than the model and cheap to factorise."""
+    """Whether to sweep first: not where chains are hardly smaller than the model and cheap to factorise."""
     has_few_choices = len(local.successor) <= FEW_SUCCESSORS * local.n
     return len(local.successor) >= SWEPT_FROM and not (has_few_choices and is_narrow(local))
 
