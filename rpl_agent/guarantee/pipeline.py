@@ -43,6 +43,7 @@ from rpl_agent.core.evidence.intervals import untied_intervals
 from rpl_agent.core.evidence.ledger import Ledger, check_stated_delta, refuting_log_e_value
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, cached_on
 from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
