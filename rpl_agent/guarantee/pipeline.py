@@ -309,7 +309,6 @@ def certify_uncertainty(
     low, high = (robust, optimistic) if objective.sense is Sense.MAX else (optimistic, robust)
     lower, upper, chosen = low.lower, high.upper, robust.policy if policy is None else policy
     found = None
-    give_back_memory(pmdp.num_transitions)
     if _is_coupled(uncertainty, objective, config) and not is_signed_share and not _is_closed(lower, upper):
         with timed(timings, "coupled"):
             known = (lower, upper)
@@ -442,6 +441,7 @@ def _better_bounds(
     """
     relaxation, region, (lower, upper) = uncertainty.relaxation, uncertainty.region, known
     assert region is not None
+    give_back_memory(relaxation.pmdp.num_transitions)
     by_regret = config.prefer == "regret" and policy is None
     skipped = (-math.inf, math.inf) if by_regret else known  # both sides are needed to compare regrets
     found = coupled_bounds(relaxation, region, objective, policy, chosen, skipped, config.pieces)
