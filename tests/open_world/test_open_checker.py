@@ -20,37 +20,9 @@ from rpl_agent.cli import main
 from rpl_agent.core.evidence.ledger import of_states
 from rpl_agent.guarantee import checker, open_checker
 from rpl_agent.guarantee.stakes import STAKES
-from tests.open_world.worlds import SmallWorld
+from tests.open_world.worlds import Walk
 
 FOLDER = Path(open_checker.__file__).parent
-
-
-class Walk(gym.Env):
-    """A small random world as an environment."""
-
-    action_space = gym.spaces.Discrete(2)
-
-    def __init__(self, seed: int = 0, known: bool = True, deterministic: bool = False):
-        self.world = SmallWorld(seed)
-        self.deterministic = deterministic
-        self.observation_space = gym.spaces.Discrete(4) if known else gym.spaces.Text(9)
-        self.known = known
-
-    def _shown(self):
-        return self.state if self.known else str(self.state)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.state = self.world.draw_start(self.np_random)
-        return self._shown(), {}
-
-    def step(self, action):
-        if self.deterministic:
-            _, reward, after = max(self.world.rows[self.state][action])
-        else:
-            reward, after = self.world.draw(self.np_random, self.state, action)
-        self.state = self.state if after < 0 else after
-        return self._shown(), reward, after < 0, False, {}
 
 
 def everything(state, action):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 
 from rpl_agent.core.evidence.ledger import OpenLedger
@@ -34,16 +35,20 @@ class SmallWorld:
         """V* or the value of a policy (S,), up to 1e-12."""
         v = np.zeros(len(self.rows))
         while True:
-            q = np.array(
-                [
-                    [sum(p * (r + (0.0 if s == END else discount * v[s])) for p, r, s in row) for row in rows]
-                    for rows in self.rows
-                ]
-            )
+            q = self.backup(discount, v)
             after = q.max(axis=1) if policy is None else q[np.arange(len(v)), policy]
             if np.abs(after - v).max() < 1e-13:
                 return after
             v = after
+
+    def backup(self, discount: float, v: np.ndarray) -> np.ndarray:
+        """(S, A) reward and discounted value of what follows."""
+        return np.array(
+            [
+                [sum(p * (r + (0.0 if s == END else discount * v[s])) for p, r, s in row) for row in rows]
+                for rows in self.rows
+            ]
+        )
 
     def draw_start(self, rng: np.random.Generator) -> int:
         return int(rng.choice(len(self.start), p=self.start))
@@ -106,3 +111,31 @@ class SmallAgent:
         """The witness's action in every state of the world."""
         found = (self.data.find(s) for s in range(len(self.world.rows)))
         return np.array([self.witness.policy.action(k, 0) for k in found])
+
+
+class Walk(gym.Env):
+    """A small random world as an environment."""
+
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, seed: int = 0, known: bool = True, deterministic: bool = False):
+        self.world = SmallWorld(seed)
+        self.deterministic = deterministic
+        self.observation_space = gym.spaces.Discrete(4) if known else gym.spaces.Text(9)
+        self.known = known
+
+    def _shown(self):
+        return self.state if self.known else str(self.state)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = self.world.draw_start(self.np_random)
+        return self._shown(), {}
+
+    def step(self, action):
+        if self.deterministic:
+            _, reward, after = max(self.world.rows[self.state][action])
+        else:
+            reward, after = self.world.draw(self.np_random, self.state, action)
+        self.state = self.state if after < 0 else after
+        return self._shown(), reward, after < 0, False, {}
