@@ -23,6 +23,7 @@ from rpl_agent.agent.schedule import Doubling, Schedule
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import Settings
 from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach
+from rpl_agent.agent.world.noise import OVER, NoiseWords
 from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import ModelError, as_path, check_seed, nearest, require_kind
@@ -80,10 +81,13 @@ class AttachedAgent:
         end: Any = None,
         action_to_env: ActionToEnv | None = None,
         returns: Any = None,
-        rewards: tuple[float, float] | None = None,
+        rewards: Any = None,
         discount: float | None = None,
         deterministic: bool = False,
         successors: Any = None,
+        noise: Any = None,
+        key: Any = None,
+        effect: Any = None,
         tensorboard_log: str | os.PathLike | None = None,
         seed: int | None = None,
         verbose: int = 0,
@@ -91,6 +95,9 @@ class AttachedAgent:
     ):
         refuse_policy_network(env, others)
         refuse_settings(unknown, type(self))
+        self._words = NoiseWords.of(noise, key, effect, rewards, discount)
+        if self._words is not None:  # they are a model
+            rewards = discount = None
         self._facts = {
             "returns": returns,
             "rewards": rewards,
@@ -99,7 +106,7 @@ class AttachedAgent:
             "successors": successors,
         }
         without_model = returns is not None or rewards is not None
-        model_only = {"pmdp": pmdp, "objective": objective, "schedule": schedule, "end": end}
+        model_only = {"pmdp": pmdp, "objective": objective, "schedule": schedule, "end": end, "effect": self._words}
         model_only |= {"check_rewards": check_rewards, "action_to_env": action_to_env, "subject_to": subject_to or None}
         model_only["explore_within_limits"] = explore_within_limits or None
         refuse_mixture(without_model, self._facts, model_only)
@@ -156,6 +163,10 @@ class AttachedAgent:
     def _attach(self, env: Env) -> None:
         """Attach an environment with its model."""
         session, (pmdp, objective) = self.session, self._given
+        if self._words is not None and pmdp is None:
+            pmdp = self._words.model(env, self.observation_to_state)
+            objective = self._words.objective(env, pmdp) if objective is None else objective
+            self.end = OVER if pmdp.labels[OVER].any() else None
         if objective is None and session.started:
             objective = session.objective
         world = attach(

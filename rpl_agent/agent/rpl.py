@@ -75,6 +75,9 @@ class RPLAgent(QueriedAgent):
     discount : without a model, of the return; without it the environment's time limit is the horizon.
     deterministic, successors : without a model, further facts, see `rpl_agent.guarantee.open_world.assumptions`; a
         step that contradicts one is an error.
+    noise, key, effect : a model in your own words: ``noise={key: labels}`` names what may be drawn,
+        ``key(state, action)`` which rows share one unknown distribution, ``effect(state, action, label)`` the successor
+        (None: the end); with ``rewards(state, action, successor)`` and ``discount``. See `build_noise`.
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
     seed : for everything random; None draws one and keeps it.
 

@@ -49,7 +49,7 @@ def build_noise(
     ...     noise={"wind": ["calm", "gust"]}, effect=push, labels={"there": lambda position: position == 4})
     ParametricMDP('model', states=5, transitions=16, expressions=3, parameters=('wind_calm',))
     """
-    chances, domain = _chances(noise)
+    chances, domain = chances_of(noise)
     if key is None and len(noise) != 1:
         raise ModelError(f"noise has {len(noise)} keys: pass key=..., a function of (state, action)")
     only = next(iter(noise))
@@ -73,7 +73,7 @@ def build_noise(
     return build(initial_state, rows, domain=domain, labels=labels, rewards=rewards, **options)
 
 
-def _chances(
+def chances_of(
     noise: Mapping[Hashable, Sequence[Any]],
 ) -> tuple[dict[Hashable, list[tuple[Any, Polynomial]]], Domain]:
     """Labels with their probabilities by key, and the domain: a simplex per key."""

@@ -1,0 +1,108 @@
+"""`RPLAgent(env, noise=…, key=…, effect=…)`: a model in the user's words, and how the data contradict it."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rpl_agent import DataError, ModelError, RPLAgent
+
+
+class Street(gym.Env):
+    """Walk to place 4 against the wind, which blows back; it is stronger in the second half if ``uneven``."""
+
+    observation_space = gym.spaces.Discrete(5)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, uneven: bool = False, starts: int = 1, pays: float = 1.0):
+        self.uneven, self.starts, self.pays = uneven, starts, pays
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = int(self.np_random.integers(self.starts))
+        return self.place, {}
+
+    def step(self, action):
+        chance = 0.9 if self.uneven and self.place >= 2 else 0.2
+        gust = self.np_random.random() < chance
+        self.place = min(max(self.place + (1 if action else 0) - int(gust), 0), 4)
+        over = self.place == 4
+        return self.place, self.pays * over, over, False, {}
+
+
+def effect(place, action, wind):
+    after = min(max(place + action - (wind == "gust"), 0), 4)
+    return None if after == 4 else after
+
+
+def agent_of(street: Street, **options) -> RPLAgent:
+    words = {"noise": {"wind": ["calm", "gust"]}, "effect": effect, "rewards": lambda s, a, after: float(after is None)}
+    given = {**words, "discount": 0.9, "delta": 0.1, "seed": 0, **options}
+    return RPLAgent(gym.wrappers.TimeLimit(street, 60), **given)
+
+
+def truth() -> float:
+    v = np.zeros(5)
+    for _ in range(2_000):
+        forward = [0.8 * (1.0 if s == 3 else 0.9 * v[s + 1]) + 0.2 * 0.9 * v[s] for s in range(4)]
+        v[:4] = forward
+    return float(v[0])
+
+
+def test_shared_noise_is_one_unknown_and_buys_data():
+    told = agent_of(Street()).learn(budget=300)
+    assert told.certificate.lower <= truth() <= told.certificate.upper
+    assert told.pmdp.num_parameters == 1 and "as stated" in str(told.certificate)
+    nothing = RPLAgent(gym.wrappers.TimeLimit(Street(), 60), returns=(0, 1), discount=0.9, delta=0.1, seed=0).learn(300)
+    assert told.certificate.gap < nothing.certificate.gap / 5
+
+
+def test_keys_divide_the_noise():
+    agent = agent_of(
+        Street(uneven=True),
+        noise={"near": ["calm", "gust"], "far": ["calm", "gust"]},
+        key=lambda place, action: "far" if place >= 2 else "near",
+    ).learn(budget=200)
+    assert agent.pmdp.num_parameters == 2 and not agent.certificate.refuted
+
+
+def test_noise_that_is_not_shared_refutes_the_model():
+    agent = agent_of(Street(uneven=True)).learn(budget=400)
+    assert agent.certificate.refuted and "refuted" in str(agent.certificate).lower()
+
+
+def test_a_successor_or_a_reward_that_was_not_stated_is_an_error_that_names_the_step():
+    with pytest.raises(DataError, match="episode"):
+        agent_of(Street(), effect=lambda s, a, wind: effect(s, a, "calm" if s == 2 else wind)).learn(budget=200)
+    with pytest.raises(DataError, match="reward"):
+        agent_of(Street(pays=0.5)).learn(budget=200)
+
+
+def test_random_starts_are_one_more_unknown():
+    agent = agent_of(Street(starts=3)).learn(budget=100)
+    assert agent.pmdp.num_parameters == 3 and "one of the 3 states seen in 64 resets" in str(agent.certificate)
+
+
+def test_a_saved_agent_needs_no_words(tmp_path):
+    agent = agent_of(Street()).learn(budget=50)
+    agent.save(tmp_path / "a")
+    again = RPLAgent.load(tmp_path / "a", gym.wrappers.TimeLimit(Street(), 60)).learn(budget=50)
+    assert again.num_episodes == 100
+
+
+@pytest.mark.parametrize(
+    "changed, text",
+    [
+        ({"effect": None}, "need effect="),
+        ({"noise": None}, "needs noise="),
+        ({"rewards": (0, 1)}, "needs rewards=..., a function"),
+        ({"noise": {"start": [0, 1]}}, "is taken by the start"),
+        ({"noise": {"a": [0, 1], "b": [0, 1]}}, "pass key="),
+        ({"returns": (0, 1)}, "effect needs a model"),
+        ({"successors": lambda s, a: [s]}, "successors is for environments without a model"),
+    ],
+)
+def test_mistakes_are_told(changed, text):
+    with pytest.raises(ModelError, match=text):
+        agent_of(Street(), **changed)
