@@ -32,6 +32,7 @@ import json
 import re
 import sys
 import zlib
+from copy import copy
 from fractions import Fraction
 from itertools import pairwise
 from math import factorial, fsum, isqrt, lcm, prod, sqrt
@@ -58,6 +59,7 @@ STEPS = [sqrt(prime) for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)]
 MOST_BYTES, MOST_ENTRIES = 1 << 27, 20_000_000
 MOST_DIGITS, MOST_DEGREE, MOST_BITS = 1_000, 100, 1 << 14
 MOST_STEPS, MOST_WORK, MOST_MARKS, MOST_LOGARITHMS = 100_000, 20_000_000, 1_000, 500_000
+MOST_PIECES = 256  # of a region, in one comparison
 LONGEST = 300  # sentence, and name in it
 BOX, SIDES = ("parameters", "lower", "upper"), (("lower", False), ("upper", True))
 
@@ -644,17 +646,44 @@ class Coordinates:
 
 
 class Ball:
-    """x = center + factor y: every expression is p_f + s_f·y, whole numbers over one denominator `den`."""
+    """x = center + factor y, |y| ≤ 1: every expression is p_f + s_f·y, whole numbers over one denominator `den`."""
 
     def __init__(self, coordinates: Coordinates, data: dict[str, Any]) -> None:
         r, center, factor = coordinates.dimension, data["center"], data["factor"]
         need(len(center) == r and len(factor) == r and all(len(row) == r for row in factor), "a frame of a wrong size")
-        self.center, self.factor = [exact(x) for x in center], [[exact(x) for x in row] for row in factor]
+        self._expand(coordinates, [exact(x) for x in center], [[exact(x) for x in row] for row in factor])
+
+    def _expand(self, coordinates: Coordinates, center: list[Fraction], factor: list[list[Fraction]]) -> None:
+        self.center, self.factor = center, factor
         scale = common_den([*self.center, *(x for row in self.factor for x in row)])
         start, *columns = ([int(x * scale) for x in column] for column in (self.center, *zip(*self.factor)))
         self.den = coordinates.den * scale
         self.p = [c * scale + sum(a * b for a, b in zip(w, start)) for c, *w in coordinates.terms]
         self.s = [[sum(a * b for a, b in zip(w, column)) for column in columns] for _, *w in coordinates.terms]
+
+
+class Box(Ball):
+    """low ≤ x ≤ high, with |y_i| ≤ 1 for every i in place of |y| ≤ 1."""
+
+    def __init__(self, coordinates: Coordinates, ends: list[list[Fraction]]) -> None:
+        half = [(high - low) / 2 for low, high in ends]
+        factor = [[x if i == j else Fraction(0) for j in range(len(half))] for i, x in enumerate(half)]
+        self._expand(coordinates, [(low + high) / 2 for low, high in ends], factor)
+
+
+def farthest(around: Ball | None, g: list[int]) -> int:
+    """max g·y over a ball or a box, or more."""
+    return sum(map(abs, g)) if isinstance(around, Box) else root_up(sum(x * x for x in g))
+
+
+def highest(around: Ball, A: list[list[int]], B: list[list[int]]) -> int:
+    """max −y'My, M = (A B; B' 0), or more: over a ball by Gershgorin's theorem, over a box term by term."""
+    if isinstance(around, Box):
+        squares = [max(-row[i], 0) for i, row in enumerate(A)]
+        mixed = [abs(x) for i, row in enumerate(A) for j, x in enumerate(row) if i != j]
+        return sum(squares) + sum(mixed) + 2 * sum(abs(x) for row in B for x in row)
+    sums = [sum(map(abs, row + more)) for row, more in zip(A, B)] + [sum(map(abs, column)) for column in zip(*B)]
+    return max(sums, default=0)
 
 
 class Likelihood:
@@ -946,9 +975,20 @@ class Known:
             self.likelihood.check_ball(ball)
         self.ball = ball
         for f in self.line.free:
-            p, width = ball.p[f], root_up(sum(x * x for x in ball.s[f]))
+            p, width = ball.p[f], farthest(ball, ball.s[f])
             self.intervals.cut(f, down(Fraction(p - width, ball.den)), up(Fraction(p + width, ball.den)))
         self.intervals.check_rows()
+
+    def halves(self, i: int, end: Fraction) -> list[Known]:
+        """What is left where x_i ≤ end, and where x_i ≥ end: together all of it. Each in a box of its own."""
+        need(i in range(len(self.reach)) and self.reach[i][0] < end < self.reach[i][1], "a piece is split outside it")
+        found = []
+        for ends in ([self.reach[i][0], end], [end, self.reach[i][1]]):
+            half = copy(self)
+            half.reach = [*self.reach[:i], ends, *self.reach[i + 1 :]]
+            half.ball = Box(self.line, half.reach)
+            found.append(half)
+        return found
 
     def cut(self, name: Any) -> Cut:
         """Of a bet: its number; of the likelihood: a point; of an interval: "low 3", "high 3"; else "domain 3"."""
@@ -1015,7 +1055,7 @@ class Claim:
     def _least(self, k: int, s: int) -> int:
         """The minimum of U(s, ·) over the ball, or less."""
         v, g = self.U[k][s] or (0, [])
-        return v - root_up(sum(x * x for x in g))
+        return v - farthest(self.ball, g)
 
     def bound(self) -> Fraction:
         """The proved bound of the initial state's value."""
@@ -1121,9 +1161,8 @@ class Claim:
         turn = [[-sum(w * slope[i] * g[j] for w, slope, g in moves) for j in range(len(here))] for i in own]
         minus = [[row[j] + other[i] for j, other in zip(own, turn)] for i, row in zip(own, turn)]  # −A over 2 den
         rest = [[x for j, x in enumerate(row) if j not in own] for row in turn]  # −B over 2 den
-        sums = [sum(map(abs, row + more)) for row, more in zip(minus, rest)] + [sum(map(abs, c)) for c in zip(*rest)]
-        linear, rough = a0 + root_up(sum(x * x for x in l)), max(sums, default=0)  # Gershgorin
-        if 2 * linear + rough > 0 > linear:
+        linear, rough = a0 + farthest(ball, l), highest(ball, minus, rest)
+        if 2 * linear + rough > 0 > linear and not isinstance(ball, Box):
             t = Fraction(-2 * linear)
             less = [[x - sum(map(mul, b, c)) / t for x, c in zip(row, rest)] for row, b in zip(minus, rest)]
             if solved(shifted(less, t), [0 for _ in own]) is not None:
@@ -1170,7 +1209,7 @@ class Claim:
 def at_most(claims: list[Claim], multipliers: list[Any]) -> Fraction:
     """max over the region of the sum of their U(s0, ·): the values that they bound are those at one parameter.
     On the ball v + g·y ≤ v + |g|; and by weak duality, with multipliers m ≥ 0 of the cuts a·x ≤ b,
-    v + g·y = v + Σ m (a·x − a·c) + (g − F'Σ m a)·y ≤ v + Σ m (b − a·c) + |g − F'Σ m a|.
+    v + g·y = v + Σ m (a·x − a·c) + (g − F'Σ m a)·y ≤ v + Σ m (b − a·c) + |g − F'Σ m a|. On a box |g| is Σ |g_i|.
     """
     region, value, slope = claims[0].region, Fraction(0), list[Fraction]()
     for claim in claims:
@@ -1182,7 +1221,7 @@ def at_most(claims: list[Claim], multipliers: list[Any]) -> Fraction:
         a, b = region.joined(multipliers)
         value += b - sum(x * y for x, y in zip(a, region.ball.center))
         slope = [x - sum(y * z for y, z in zip(a, column)) for x, column in zip(slope, zip(*region.ball.factor))]
-    return value + norm_up(slope)
+    return value + (sum(map(abs, slope)) if isinstance(region.ball, Box) else norm_up(slope))
 
 
 def check_optimal(best: Claim, mine: Claim, fates: list[Any]) -> None:
@@ -1231,7 +1270,7 @@ def check_optimal(best: Claim, mine: Claim, fates: list[Any]) -> None:
     harmless = objective.discount < 1 or objective.maximising or objective.is_signed or not ties
     for s in () if harmless else states - set(decided):
         v, g = L[s] or (1, [])
-        ends = objective.must_reach or s in best.active or v + root_up(sum(x * x for x in g)) <= 0
+        ends = objective.must_reach or s in best.active or v + farthest(mine.ball, g) <= 0
         need(ends and L[s] is not None, f"state {s}: ties may be played forever")
 
 
@@ -1305,9 +1344,25 @@ class Statement:
             known.append(objective.off(claim.bound(), self.error, upper) - rest)
         self.settle(name, known, upper)
 
-    def difference(self, part: dict[str, Any], *asked: tuple[str, Policy | None]) -> tuple[Fraction, list[Claim]]:
-        """The most that a value exceeds another, at one parameter, by functions of the file or of bounds; and these."""
-        region, claims = self.region(part["region"]), list[Claim]()
+    def differences(self, part: dict[str, Any], *asked: tuple[str, Policy | None]) -> list[Any]:
+        """(the most that a value exceeds another, at one parameter; the functions that say so) of each piece."""
+        self.splits = 0
+        found = self.pieces(self.region(part["region"]), part, asked)
+        need(bool(found), "all pieces of the region are empty: the data contradict the model")
+        return found
+
+    def pieces(self, region: Known, part: dict[str, Any], asked: Any) -> list[Any]:
+        """A region is split in two, or empty because cuts contradict each other there, or has functions: of its own,
+        or those of bounds."""
+        if (split := part.get("split")) is not None:
+            self.splits += 1
+            need(self.splits < MOST_PIECES, f"the region has more than {MOST_PIECES} pieces")
+            halves = zip(region.halves(split[0], exact(split[1])), part["pieces"], strict=True)
+            return [found for half, piece in halves for found in self.pieces(half, piece, asked)]
+        if (multipliers := part.get("empty")) is not None:
+            need(region.most([Fraction(0)] * len(region.reach), multipliers) < 0, "a piece is not empty")
+            return []
+        claims = list[Claim]()
         for given, (name, policy) in zip(part["functions"], asked, strict=True):
             claim = self.claims.get(name)
             if given is not None:
@@ -1316,7 +1371,7 @@ class Statement:
             if not claim or (claim.region, claim.policy, claim.objective) != (region, policy, self.objective):
                 raise Refused(f"the {name} bound is used, and there is none on this value")
             claims.append(claim)
-        return at_most(claims, part["start"]), claims
+        return [(at_most(claims, part["start"]), claims)]
 
     def regret(self) -> None:
         """By two functions, or by the gap of the bounds; 0 of an optimal policy. If rewards deviate, each value moves,
@@ -1326,11 +1381,13 @@ class Statement:
         if (part := self.proof.get("regret")) is not None:
             need(not self.limits, "the regret among policies that keep limits is the gap: no functions are covered")
             own = None if self.objective.maximising else self.policy
-            most, pair = self.difference(part, ("upper", own), ("lower", self.policy if own is None else None))
-            moved = self.objective.off(pair[0].at_start(), self.error, True) - pair[0].at_start()
-            known.append(max(most + 2 * moved, Fraction(0)))
+            found = self.differences(part, ("upper", own), ("lower", self.policy if own is None else None))
+            ends = [(most, pair[0].at_start()) for most, pair in found]
+            moved = [most + 2 * (self.objective.off(end, self.error, True) - end) for most, end in ends]
+            known.append(max(*moved, Fraction(0)))
             if part.get("fates") is not None:
                 need(self.error == 0, "an error of rewards leaves no policy optimal")
+                [(_, pair)] = found
                 best, mine = pair if own is None else reversed(pair)
                 check_optimal(best, mine, part["fates"])
                 known, optimal = [Fraction(0)], True
@@ -1347,7 +1404,7 @@ class Statement:
             ends = [self.found[f"{name} proved"] for name, _ in pair]
             known = [ends[0] - ends[1]] if None not in ends else []
             if (part := self.proof.get(f"gain {side}")) is not None:
-                known.append(self.difference(part, *pair)[0])
+                known.append(max(most for most, _ in self.differences(part, *pair)))
             self.settle(f"gain {side}", known if upper else [-x for x in known], upper)
 
     def settle(self, name: str, known: list[Fraction], upper: bool) -> None:

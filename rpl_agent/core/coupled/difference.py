@@ -2,7 +2,7 @@
 
 Each value is bounded by an affine function that is proved over the region, the one from above and the other from below;
 `claims.difference_bound` takes the largest difference of the two functions over the region. Where they are far from
-the truth the region is cut into pieces, across the direction in which the difference changes most.
+the truth the region is cut into boxes (`pieces`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
-from rpl_agent.core.coupled.bounds import PRODUCTS, WORK, find_bound, worst_of_pieces
+from rpl_agent.core.coupled.bounds import PRODUCTS, WORK, find_bound
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
+from rpl_agent.core.coupled.pieces import BoxNode, split_boxes
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
+from rpl_agent.core.regions.intersection import Boxed
 from rpl_agent.core.regions.parameter_region import ParameterRegion
+from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation
@@ -80,25 +83,30 @@ class Comparison:
         found = []
         for above, below, best in ((self.one, self.other, center - ends[1]), (self.other, self.one, -center - ends[0])):
             most = self._most(self.region, frame, above, below)
-            if pieces > 1 and most - best > SPLIT * abs(center) and slope.any() and isinstance(frame, Frame):
-                most = self._of_pieces(frame, slope, most, above, below, pieces)
+            if pieces > 1 and most - best > SPLIT * abs(center) and isinstance(frame, Frame):
+                most = min(most, self._of_pieces(above, below, pieces, best))
             found.append(float(np.nextafter(most + rounding, np.inf)))
         return ValueDifference(-found[1], found[0], center, -float(ends[0]))
 
     def _frame(self, region: Region) -> Frame | None:
         return None if self.directions is None else frame_of(region, self.directions)
 
-    def _of_pieces(
-        self, frame: Frame, slope: np.ndarray, known: float, above: Policy, below: Policy, pieces: int
-    ) -> float:
-        direction = np.linalg.solve(frame.factor.T, slope) / frame.radius
-        count = min(pieces, WORK // self.problem.pmdp.num_transitions)
+    def _of_pieces(self, above: Policy, below: Policy, pieces: int, enough: float) -> float:
+        """The most over the region, by boxes of it."""
+        count, directions = min(pieces, WORK // self.problem.pmdp.num_transitions), self.directions
+        if self.region.dimension > GRAPH_DIMENSION or directions is None:
+            return np.inf
+        is_reduced = not isinstance(self.region, ParameterRegion)
 
-        def attempt(piece: Region) -> float:
-            own = self._frame(piece)
-            return np.inf if own is None else self._most(piece, own, above, below)
+        def attempt(lower: np.ndarray, upper: np.ndarray) -> tuple[float, None]:
+            piece = Boxed(self.region, lower, upper)
+            if piece.is_empty:
+                return -np.inf, None
+            return self._most(piece, BoxFrame.around(lower, upper, is_reduced), above, below), None
 
-        return worst_of_pieces(self.region, frame, direction, known, attempt, count)
+        low, high = self.region.box()
+        root = BoxNode(low, high, *attempt(low, high))
+        return split_boxes(root, attempt, np.abs(directions).max(axis=0), count, enough)
 
     def _at_start(self, frame: Frame | BoxFrame, policy: Policy) -> tuple[float, np.ndarray] | None:
         """The value of a policy and its gradient in the initial state, at the centre of a frame."""

