@@ -334,8 +334,8 @@ class _Proof:
                 if most <= Fraction(enough):
                     break
             if known:
-                most = Fraction(_rounded(min(known), True))
-                self.claim[name] = float(max(most, enough)) if upper else -float(max(most, enough))
+                claimed = max(_rounded(min(known), True), enough)
+                self.claim[name] = claimed if upper else -claimed
 
     def _compared_policies(
         self, base: Foundation, names: tuple[str, str], policies: tuple[Any, Any], enough: float
@@ -346,9 +346,11 @@ class _Proof:
             start = base.multipliers([claim for claim, _ in pair])
             functions = [function for _, function in pair]
             yield {"functions": functions, "start": start}, checker.at_most([claim for claim, _ in pair], start)
-        rules = [self._rules(base, policy) for policy in policies]
-        sides = (Side.UPPER, Side.LOWER)
-        compared = [ComparedPolicy(*one) for one in zip(policies, rules, sides) if one[1] is not None]
+        compared = []
+        for policy, side in zip(policies, (Side.UPPER, Side.LOWER)):
+            rules = self._rules(base, policy)
+            assert rules is not None
+            compared.append(ComparedPolicy(policy, rules, side))
         with suppress(checker.Refused, np.linalg.LinAlgError):
             yield compared_in_pieces(self._relaxation(base), base, self.objective, compared, enough)
 
