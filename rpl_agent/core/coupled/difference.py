@@ -2,7 +2,7 @@
 
 Each value is bounded by an affine function that is proved over the region, the one from above and the other from below;
 `claims.difference_bound` takes the largest difference of the two functions over the region. Where they are far from
-the truth the region is cut into boxes (`pieces`).
+the truth the region is cut into boxes (`boxes`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import PRODUCTS, WORK, find_bound
+from rpl_agent.core.coupled.boxes import BoxNode, split_boxes
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
-from rpl_agent.core.coupled.pieces import BoxNode, split_boxes
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of

@@ -1,4 +1,4 @@
-"""Comparisons at one parameter by pieces of the region: boxes, split as in `core.coupled.pieces`.
+"""Comparisons at one parameter by pieces of the region: boxes, split as in `core.coupled.boxes`.
 
 Each has functions of its own, for `guarantee.checker`, which checks every piece; two halves of a box are all of it.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import expansion_of, find_bound
-from rpl_agent.core.coupled.pieces import BoxNode, split_boxes
+from rpl_agent.core.coupled.boxes import BoxNode, split_boxes
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.lp import LinearProgram
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
