@@ -22,7 +22,8 @@ from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Doubling, Schedule
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import Settings
-from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach
+from rpl_agent.agent.world.actions import ActionToEnv
+from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.noise import OVER, NoiseWords
 from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
 from rpl_agent.agent.world.when_attached import require

@@ -36,8 +36,8 @@ from rpl_agent.agent.schedule import Schedule, Target
 from rpl_agent.agent.storage import checkpoint, open_state
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, write_run
 from rpl_agent.agent.storage.state import agent_arguments, capture, read_state, restore, stored_model
-from rpl_agent.agent.world.attach import ActionToEnv, make_env
-from rpl_agent.agent.world.observations import Env, StateOf
+from rpl_agent.agent.world.actions import ActionToEnv
+from rpl_agent.agent.world.observations import Env, StateOf, make_env
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import ModelError, RPLWarning, as_path, require_count
 from rpl_agent.core.model import ParametricMDP
@@ -69,7 +69,7 @@ class RPLAgent(QueriedAgent):
     subject_to : limits that the certified policy has to keep, such as "probability of fallen <= 0.05".
     explore_within_limits : play only policies proved to keep them, once there is one; else exploration may break them.
     action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, if names, numbers and
-        order do not determine it (see `rpl_agent.agent.world.attach`).
+        order do not determine it (see `rpl_agent.agent.world.actions`).
     returns, rewards : no model: (low, high) of the return of every play from every state (or a function of the state),
         or of the reward of every step. States are discovered. Needs hashable observations and discrete actions.
     discount : without a model, of the return; without it the environment's time limit is the horizon.

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.world.attach import environment_spec
 from rpl_agent.agent.world.observations import (
     Env,
+    environment_spec,
     is_vector,
     name_of,
     observation_space,
@@ -74,6 +74,7 @@ def enter_world(
 ) -> OpenWorld:
     """Attach an environment without a model; ``facts`` are arguments of `Assumptions`."""
     require_environment(env)
+    spec = environment_spec(env)
     with representative(env) as inner:
         limit = time_limit(env, inner)
     space = env.single_action_space if is_vector(env) else env.action_space
@@ -87,7 +88,7 @@ def enter_world(
     endless = LONGEST_ENDLESS if assumptions.discount < 1.0 else LONGEST
     longest = steps if steps is not None else None if limit is not None else endless
     known = None if states is None else frozenset(states)
-    return OpenWorld(env, assumptions, actions, environment_spec(env), state_of, limit, longest, known)
+    return OpenWorld(env, assumptions, actions, spec, state_of, limit, longest, known)
 
 
 def list_states(space: Any) -> tuple[Hashable, ...] | None:

@@ -19,7 +19,7 @@ from rpl_agent.agent.sampling.stream import set_generator
 from rpl_agent.agent.session import Clock
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.agent.storage.state import from_plain, plain
-from rpl_agent.agent.world.attach import make_env
+from rpl_agent.agent.world.observations import make_env
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.schema import UNREADABLE, Positive, Share, Whole, jsonable, read
 from rpl_agent.guarantee.open_world.witness import OpenEpisode, OpenPolicy, PlayedPolicy

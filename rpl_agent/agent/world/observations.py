@@ -7,6 +7,7 @@ attribute would end its worker processes, so a sub-environment is made from the 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
@@ -51,6 +52,24 @@ def make_registered(identifier: Any, /, **keywords: Any) -> gym.Env | None:
     import rpl_envs  # noqa: F401  (registers our ids)
 
     return gym.make(identifier, **keywords) if isinstance(identifier, str) and identifier in gym.registry else None
+
+
+def environment_spec(env: Env) -> dict[str, Any] | None:
+    """Id and keyword arguments, if the environment is a registered one and they are plain data."""
+    spec = getattr(env, "spec", None)
+    if spec is None:
+        return None
+    kwargs = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in spec.kwargs.items() if k != "render_mode"}
+    try:
+        return json.loads(json.dumps({"id": spec.id, "kwargs": kwargs}))
+    except TypeError:
+        return {"id": spec.id, "kwargs": None}
+
+
+def make_env(spec: dict[str, Any] | None) -> Any:
+    """Remake the environment of a checkpoint, or None. Only registered ids: a file cannot name code to run."""
+    kwargs = (spec or {}).get("kwargs")
+    return make_registered((spec or {}).get("id"), **kwargs) if isinstance(kwargs, dict) else None
 
 
 def refuse_policy_network(env: Any, others: tuple[Any, ...]) -> None:
@@ -139,6 +158,25 @@ def changing_wrapper(env: Any, inner: Any, name: str | None, what: str) -> str |
         if bases & {base.__name__ for base in type(layer).__mro__}:
             return type(layer).__name__
     return None
+
+
+def refuse_changes(env: Env, inner: Any, owner: str | None, mapped: bool) -> None:
+    """Refuse wrappers around the model's environment that change observations or actions.
+
+    Observations that the user maps (``mapped``) are the user's responsibility.
+    """
+    seen = None if mapped else changing_wrapper(env, inner, owner, "Observation")
+    if seen is not None:
+        raise ModelError(
+            f"the model is about the observations of {name_of(env)}, but the wrapper {seen} changes what is observed: "
+            "pass pmdp=... and observation_to_state=... that maps it to a state"
+        )
+    done = changing_wrapper(env, inner, owner, "Action")
+    if done is not None:
+        raise ModelError(
+            f"the model is about the actions of {name_of(env)}, but the wrapper {done} changes what actions mean: "
+            "pass a pmdp=... over the changed actions"
+        )
 
 
 def time_limit(env: Any, inner: Any) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Objective, ParametricMDP, Sense, Task, gather, reached
+from rpl_agent.core.model import Binding, Objective, ParametricMDP, Sense, Task, gather, reached
 from rpl_agent.core.model.building.validation import reachable
 from rpl_agent.core.model.simulate import absorbing_states
 
@@ -200,6 +200,30 @@ def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | Non
     if steps is not None and (limit is None or steps <= limit):
         return replace(objective, horizon=steps)
     return objective if limit is None else limited
+
+
+def payments(model: ParametricMDP, goal: Objective, binding: Binding | None) -> tuple[np.ndarray, float]:
+    """(3, T) least and most that transitions pay, with the tolerance, and what that costs the bounds."""
+    declared = distinguishing_rewards(model, goal) if binding is None else binding.paid
+    asked = goal if binding is None else binding.objective or goal
+    paid = model_rewards(model, asked) if declared is None else np.stack([declared, declared])
+    tolerance, error = reward_tolerance(model, goal, paid)
+    return np.vstack([paid, tolerance]), error
+
+
+def with_horizon(goal: Objective, horizon: int | str | None, limit: int | None, name: str) -> Objective:
+    """The objective with the requested horizon; "env" takes the environment's time limit."""
+    if horizon is None:
+        return goal
+    if horizon == "env":
+        if limit is None:
+            raise ModelError(f"horizon='env': {name} has no TimeLimit to take the horizon from")
+        return replace(goal, horizon=limit)
+    if isinstance(horizon, str):
+        raise ModelError(f"horizon {horizon!r} is neither 'env' nor a number of steps")
+    if not hasattr(horizon, "__index__") or isinstance(horizon, bool):
+        raise ModelError(f"horizon {horizon!r} is neither 'env' nor a whole number of steps")
+    return replace(goal, horizon=int(horizon))
 
 
 def truncation_note(limit: int | None, cut: int, episodes: int) -> str | None:
