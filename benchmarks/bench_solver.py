@@ -32,7 +32,7 @@ from rpl_agent.core.solver.problem import structures
 from rpl_agent.formats.export import write_uncertain
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_envs.benchmark import Benchmark, benchmark
-from rpl_envs.mars_rover import mars_rover
+from rpl_envs.worlds.mars_rover import mars_rover
 
 Row = dict[str, Any]
 SECOND_LARGEST = (

@@ -110,12 +110,12 @@ INSTANCES: dict[str, Instance] = {
 
 #: Family -> the function that builds it, as "module:function" so that importing one builds nothing.
 FAMILIES: dict[str, str] = {
-    "Aircraft": "rpl_envs.aircraft:aircraft",
-    "Betting": "rpl_envs.betting:betting",
-    "Engagement": "rpl_envs.engagement:engagement",
-    "MarsRover": "rpl_envs.mars_rover:mars_rover",
-    "Glider": "rpl_envs.glider:glider",
-    "ParallelBetting": "rpl_envs.parallel_betting:parallel_betting",
+    "Aircraft": "rpl_envs.worlds.aircraft:aircraft",
+    "Betting": "rpl_envs.worlds.betting:betting",
+    "Engagement": "rpl_envs.worlds.engagement:engagement",
+    "MarsRover": "rpl_envs.worlds.mars_rover:mars_rover",
+    "Glider": "rpl_envs.worlds.glider:glider",
+    "ParallelBetting": "rpl_envs.worlds.parallel_betting:parallel_betting",
 }
 
 

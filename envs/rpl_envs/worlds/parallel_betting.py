@@ -10,7 +10,7 @@ import numpy as np
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
-from rpl_envs.betting import BETS, START, board
+from rpl_envs.worlds.betting import BETS, START, board
 
 THETA = (0.55, 0.53)
 Game = tuple[int, Mapping[int, tuple[int, int, int]]]
