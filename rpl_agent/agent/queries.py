@@ -22,6 +22,7 @@ from rpl_agent.core.model import Policy, Sense
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.solver.operator import row_bounds
 from rpl_agent.core.solver.solution import Solution
+from rpl_agent.guarantee.open_world.ties import ProposedTie
 
 Bounds = tuple[np.ndarray, np.ndarray]
 
@@ -135,6 +136,13 @@ class QueriedAgent(AttachedAgent):
             }
             for s in np.flatnonzero(~pmdp.is_silent).tolist()
         ]
+
+    @front_door
+    def proposed_ties(self) -> list[ProposedTie]:
+        """Without a model: rows whose outcomes look alike, and the gap that knowing it would buy. Nothing is tied."""
+        if not isinstance(self.session, OpenSession):
+            raise ModelError("ties are proposed without a model: a model says itself which rows share parameters")
+        return self.session.proposed_ties()
 
     @front_door
     def evaluate(

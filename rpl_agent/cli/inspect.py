@@ -142,6 +142,9 @@ def _open_run(arguments: argparse.Namespace) -> dict[str, Any] | None:
     if not arguments.id or not Path(arguments.id).is_dir():
         return None
     from rpl_agent.agent.runs import open_certificate
+    from rpl_agent.agent.storage.checkpoint import CHECKPOINT, read_latest
+    from rpl_agent.agent.storage.open_state import read_open, stored_ties
+    from rpl_agent.guarantee.open_world.ties import ADVICE
 
     found = open_certificate(Path(arguments.id))
     if found is None:
@@ -162,7 +165,9 @@ def _open_run(arguments: argparse.Namespace) -> dict[str, Any] | None:
         "regret",
         "plays",
     )
-    return {"run": arguments.id, **{name: getattr(found, name) for name in shown}, "assumed": list(found.assumed)}
+    ties = [tie.text for tie in stored_ties(read_open(*read_latest(Path(arguments.id) / CHECKPOINT)))]
+    told = {"run": arguments.id, **{name: getattr(found, name) for name in shown}, "assumed": list(found.assumed)}
+    return told | {"proposed_ties": [*ties, ADVICE] if ties else []}
 
 
 def _info_of_a_file(arguments: argparse.Namespace, model: PrismModel) -> None:

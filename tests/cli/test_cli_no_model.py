@@ -51,7 +51,9 @@ def test_report_info_and_watch(world, capsys):
     report = rpl(capsys, "report", "logs/a")
     text = (world / "logs" / "a" / "report.html").read_text()
     assert report["charts"] == 2 and "What was discovered" in text and "States with the largest bounds" in text
+    assert "Rows that look alike" in text
     info = rpl(capsys, "info", "logs/a")
+    assert isinstance(info["proposed_ties"], list)
     assert info["states"] > 5 and "returns lie in [0, 1]" in info["assumed"]
     assert main(["watch", "logs/a", "--env", "mine.py:env"]) == 0
     assert "episode 1" in capsys.readouterr().out

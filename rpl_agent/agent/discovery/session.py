@@ -29,6 +29,7 @@ from rpl_agent.core.model.objectives.objective import Kind, Unreached
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.open_world.estimate import FrequencyModel
+from rpl_agent.guarantee.open_world.ties import ProposedTie, propose_ties
 from rpl_agent.guarantee.open_world.values import UpperValues
 from rpl_agent.guarantee.open_world.witness import OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.pipeline import Config, timed
@@ -283,6 +284,12 @@ class OpenSession(OpenRecord, RunSession):
         """The proof of a certificate's kind from all data, for `rpl_agent.checker`."""
         played = None if self.best is None else self.best.played
         return prove_open(certificate, self.assumptions, self.experience.data, self.world.actions, played, most)
+
+    def proposed_ties(self) -> list[ProposedTie]:
+        """Rows whose outcomes look alike, with a forecast of the gap if they were: nothing is tied."""
+        found = self.certificate or self.update_certificate()
+        known = found.lower, found.upper
+        return propose_ties(self.experience.data, self.assumptions, self.config.delta, self.policy, known)
 
     def require_anytime(self, why: str) -> None:
         """Every bound here holds at data-dependent times."""

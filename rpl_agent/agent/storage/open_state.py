@@ -22,6 +22,9 @@ from rpl_agent.agent.storage.state import from_plain, plain
 from rpl_agent.agent.world.observations import make_env
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.schema import UNREADABLE, Positive, Share, Whole, jsonable, read
+from rpl_agent.guarantee.open_world.assumptions import Assumptions
+from rpl_agent.guarantee.open_world.data import OpenData
+from rpl_agent.guarantee.open_world.ties import ProposedTie, propose_ties
 from rpl_agent.guarantee.open_world.witness import OpenEpisode, OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.pipeline import Config
 
@@ -193,6 +196,38 @@ def load_open(
     return agent
 
 
+def stored_data(stored: OpenState) -> OpenData:
+    """What a stored run has counted."""
+    found = OpenData(max(len(stored.upper_rows[-1]) // max(len(stored.states), 1), 1))
+    _fill(found, stored)
+    return found
+
+
+def stored_ties(stored: OpenState) -> list[ProposedTie]:
+    """Ties that a stored run suggests; with forecasts, unless facts are functions."""
+    data, best, certificate = stored_data(stored), stored.best, stored.session.certificate
+    played = None if best is None else best.played or stored.witness
+    if FUNCTION in stored.facts.values() or played is None or certificate is None:
+        return propose_ties(data)
+    given: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in stored.facts.items() if v is not None
+    }
+    policy = OpenPolicy(played.actions, played.unseen)
+    known = certificate.lower, certificate.upper
+    return propose_ties(data, Assumptions(**given), certificate.delta, policy, known)
+
+
+def _fill(data: OpenData, stored: OpenState) -> None:
+    """Count what is stored."""
+    for value in stored.states:
+        data.state(from_plain(value))
+    if len(data.states) != len(stored.states):
+        raise CheckpointError("the checkpoint is damaged: two of its states are equal")
+    data.starts[:] = stored.starts.tolist()
+    names = ("rows", "rewards", "successors", "counts")
+    data.restore(zip(*(getattr(stored, name).tolist() for name in names)))
+
+
 def restore_open(session: OpenSession, stored: OpenState) -> None:
     """Load a stored state into a session that has entered its world."""
     try:
@@ -203,13 +238,8 @@ def restore_open(session: OpenSession, stored: OpenState) -> None:
 
 def _restore(session: OpenSession, stored: OpenState) -> None:
     experience, limit, spec = session.experience, session.time_limit, session.env_spec
-    data, names = experience.data, ("rows", "rewards", "successors", "counts")
-    for value in stored.states:
-        data.state(from_plain(value))
-    if len(data.states) != len(stored.states):
-        raise CheckpointError("the checkpoint is damaged: two of its states are equal")
-    data.starts[:] = stored.starts.tolist()
-    data.restore(zip(*(getattr(stored, name).tolist() for name in names)))
+    data = experience.data
+    _fill(data, stored)
     experience.upper.grow(data)
     experience.upper.restore(stored.upper_rows, stored.upper_values)
     for name in ("refuted", "begun", "share", "credit", "update_at"):

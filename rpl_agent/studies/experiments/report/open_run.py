@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from rpl_agent.agent.storage.checkpoint import CHECKPOINT, read_latest
-from rpl_agent.agent.storage.open_state import OpenState, read_open
+from rpl_agent.agent.storage.open_state import OpenState, stored_ties
 from rpl_agent.agent.storage.state import from_plain
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
+from rpl_agent.guarantee.open_world.ties import ADVICE
 from rpl_agent.studies.experiments.report.charts import ReportChart, line, panel
 from rpl_agent.studies.experiments.tables import Table, short
 
@@ -46,9 +46,19 @@ def open_figures(certificate: OpenCertificate) -> Table:
     return Table("certificate", "The certificate", ("field", "value"), lines)
 
 
-def unknown_rows(folder: Path) -> Table:
+def proposed_ties(stored: OpenState) -> Table:
+    """Rows that seem to draw from one distribution, and what it would buy to know it."""
+    lines = []
+    for tie in stored_ties(stored)[:LISTED]:
+        shown = ", ".join(f"{label!r} {share:.3f}" for label, share in zip(tie.labels, tie.shares))
+        gap = short(tie.gap, 3) if math.isfinite(tie.gap) else "–"
+        lines.append([str(tie.action), f"{len(tie.states):,}", shown, f"e^{tie.log_e_value:.1f}", gap])
+    columns = ("action", "states", "where it leads, and how often", "e-value against", "gap with it and those above")
+    return Table("proposed_ties", f"Rows that look alike ({ADVICE})", columns, lines)
+
+
+def unknown_rows(stored: OpenState) -> Table:
     """States whose best row has the largest bound, most visited first: where to look, or to state a fact."""
-    stored = read_open(*read_latest(folder / CHECKPOINT))
     lines = [[repr(state), shown, f"{visits:,}"] for state, shown, visits in _widest(stored)]
     title = "States with the largest bounds"
     return Table("unknown_rows", title, ("state", "bound on its best row", "visits of its rows"), lines)

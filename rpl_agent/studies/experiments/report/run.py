@@ -14,6 +14,8 @@ import numpy as np
 
 from rpl_agent.agent.output.plotting.policy_map import policy_map
 from rpl_agent.agent.runs import load_run, open_certificate
+from rpl_agent.agent.storage.checkpoint import CHECKPOINT, read_latest
+from rpl_agent.agent.storage.open_state import read_open
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.model import Sense
 from rpl_agent.guarantee.certificate import Certificate
@@ -21,7 +23,7 @@ from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.studies.experiments.report.answer import POLICY, answer, closing_chart, open_answer
 from rpl_agent.studies.experiments.report.charts import ReportChart, panel, policy_chart
-from rpl_agent.studies.experiments.report.open_run import discovered_chart, open_figures, unknown_rows
+from rpl_agent.studies.experiments.report.open_run import discovered_chart, open_figures, proposed_ties, unknown_rows
 from rpl_agent.studies.experiments.report.page import chart_section, data_section, page, table_section
 from rpl_agent.studies.experiments.tables import Table, short
 
@@ -55,7 +57,8 @@ def _report_open(folder: Path, certificate: OpenCertificate, output: str | os.Pa
     """The same of a run without a model."""
     points = _progress(folder / "progress.csv")
     drawn = [closing_chart(points, certificate.delta, True), discovered_chart(points)]
-    tables = [open_figures(certificate), unknown_rows(folder)]
+    stored = read_open(*read_latest(folder / CHECKPOINT))
+    tables = [open_figures(certificate), unknown_rows(stored), proposed_ties(stored)]
     return _write_run(folder, certificate, open_answer(certificate, points), drawn, tables, output)
 
 
