@@ -87,8 +87,8 @@ def _ties(data: OpenData) -> list[ProposedTie]:
         if len(labels) > 1 and data.visits[row] >= FEWEST_VISITS:
             groups[row % data.actions, frozenset(labels)].append(row)
     found = []
-    for (action, labels), rows in groups.items():
-        listed = sorted(labels, key=repr)
+    for (action, pattern), rows in groups.items():
+        listed = sorted(pattern, key=repr)
         table = np.array([[counted[row][label] for label in listed] for row in rows], dtype=float)
         alike = _alike(table)
         against = _log_e_value(table[alike])
