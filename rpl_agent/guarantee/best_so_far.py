@@ -44,6 +44,7 @@ def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certifi
         undecided=0 if least.optimal else momentary.undecided,
         policy=shown.policy,
         plays=shown.plays,
+        visits=shown.visits,
         estimate=shown.estimate,
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.model import Limit, Objective, Policy, Sense
 from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read, read_json
+from rpl_agent.guarantee.untied.fixed import Visited
 from rpl_agent.guarantee.untied.plays import PlayedBound
 
 FORMAT = "rpl-certificate/1"
@@ -26,7 +27,7 @@ MARGIN, GAP_MARGIN = 2e-9, 1e-3
 #: What is said about the basis of a set.
 BASES = {"bets": " with bets on the value", "rows": " with bets on rows"}
 #: stages of `timings` that come after the confidence set
-SOLVING = ("solve", "coupled", "rows", "regret")
+SOLVING = ("solve", "coupled", "rows", "visits", "regret")
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Certificate:
     checked: bool = False  # both bounds passed the solver's independent check
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
     plays: PlayedBound | None = None  # of the policy, if they bound its value better than the model does
+    visits: Visited | None = None  # of the policy's rows, if they bound its value better than the model does
     limits: tuple[LimitClaim, ...] = ()  # of the objective, each with its bounds; `lower` and `upper` are within them
 
     @property
@@ -248,6 +250,8 @@ class Certificate:
         )
         if self.plays is not None:
             lines.append(f"  the policy's own bound is from {self.plays.plays:,} plays of it, which trust no structure")
+        if self.visits is not None and self.plays is None:
+            lines.append(f"  the policy's own bound is from {self.visits.sentence}")
         if self.proved:
             lines.append(
                 "  proved: rpl_agent/guarantee/checker.py checks these numbers, from the proof beside the certificate"

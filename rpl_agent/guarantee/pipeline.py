@@ -47,7 +47,7 @@ from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
-from rpl_agent.core.relaxations.base import Relaxation, row_sums
+from rpl_agent.core.relaxations.base import Relaxation, rows_feasible
 from rpl_agent.core.relaxations.interval import Intervals, expression_wise, parameter_wise, tied, untied
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.relaxations.umdp import UncertainMDP
@@ -59,16 +59,17 @@ from rpl_agent.guarantee.certificate import Certificate, between_bounds, version
 from rpl_agent.guarantee.checker import MOST_COORDINATES
 from rpl_agent.guarantee.confidence import ConfidenceSet, confidence_set
 from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
-from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge, point_estimate
+from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
-from rpl_agent.guarantee.shown import explained, is_known, until_close, value_at_estimate
+from rpl_agent.guarantee.shown import explained, is_known, note_on_edge, until_close, value_at_estimate
+from rpl_agent.guarantee.untied.fixed import VisitBets
 from rpl_agent.guarantee.untied.rows import RowBets, with_row_bets
 
 PREFERENCES = ("guarantee", "regret")
 #: What sound solvers leave between equal values, relative.
 ROUNDING = 1e-11
-#: Most rows of three or more successors to bound by one support query each, at about a millisecond.
+#: Most rows of three or more successors to bound by one support query each.
 QUERIED_ROWS = 500
 
 
@@ -126,6 +127,7 @@ class Uncertainty:
     fallback: str | None
     basis: str = ""  # of the likelihood set, see `likelihood.region.basis_of`; "rows" with bets on rows beside it
     rows: RowBets | None = None  # on the best value
+    visits: VisitBets | None = None  # on that of a policy that was fixed at a mark
     timings: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -177,10 +179,13 @@ def uncertainty_from(
         with timed(timings, "intervals"):
             known = Counts(pmdp) if changed else counts
             relaxation = untied(pmdp, *untied_intervals(pmdp, known, kind.untied, ledger.take("fallback")))
-    rows = None
+    rows, visits = None, None
     if by_rows and fallback is None and objective is not None:
         rows, basis = RowBets(pmdp, counts, objective, ledger.take("rows")), "rows"
-    return Uncertainty(relaxation, data.known_region, estimate, found, refuted, empty, fallback, basis, rows, timings)
+        if VisitBets.apply(pmdp, objective):
+            visits = VisitBets(pmdp, counts, objective, ledger.take("visits"))
+    known = (data.known_region, estimate, found, refuted, empty, fallback, basis, rows, visits)
+    return Uncertainty(relaxation, *known, timings)
 
 
 @dataclass(eq=False)
@@ -259,12 +264,6 @@ RELAXERS: dict[str, Callable[[ConfidenceData], Relaxation | None]] = {
 RELAXATIONS = tuple(RELAXERS)
 
 
-def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> bool:
-    """Whether every row has a distribution within its intervals (tied counts can contradict each other)."""
-    least, most = row_sums(pmdp, lower), row_sums(pmdp, upper)
-    return bool((lower <= upper).all() and (least <= 1.0 + 1e-12).all() and (most >= 1.0 - 1e-12).all())
-
-
 # ---------------------------------------------------------------------- what nature may do → bounds
 def require_kinds(pmdp: Any, counts: Any, objective: Any, config: Any) -> None:
     """Raise unless these are a model, its counts, an objective and a config, in this order."""
@@ -290,6 +289,7 @@ def certify_uncertainty(
     config: Config,
     *,
     policy: Policy | None = None,
+    fixed_policy: bool = False,
     warm: Solutions | None = None,
     reward_error: float = 0.0,
 ) -> Certificate:
@@ -307,16 +307,18 @@ def certify_uncertainty(
     )
     warm.robust, warm.optimistic = robust, optimistic
     low, high = (robust, optimistic) if objective.sense is Sense.MAX else (optimistic, robust)
-    lower, upper, chosen = low.lower, high.upper, robust.policy if policy is None else policy
-    found = None
+    lower, upper, chosen, found = low.lower, high.upper, robust.policy if policy is None else policy, None
     if _is_coupled(uncertainty, objective, config) and not is_signed_share and not _is_closed(lower, upper):
         with timed(timings, "coupled"):
-            known = (lower, upper)
-            lower, upper, chosen, found = _better_bounds(uncertainty, objective, config, policy, known, chosen)
+            asked = (uncertainty, objective, config, policy, (lower, upper), chosen)
+            lower, upper, chosen, found = _better_bounds(*asked)
     with timed(timings, "rows"):
-        lower, upper = with_row_bets(
-            uncertainty.rows, objective, (lower, upper), optimistic if policy is None else None
-        )
+        best = optimistic if policy is None else None
+        lower, upper = with_row_bets(uncertainty.rows, objective, (lower, upper), best)
+    visited, visits = None, uncertainty.visits
+    if visits is not None and visits.objective == objective and (policy is not None or config.prefer == "guarantee"):
+        with timed(timings, "visits"):
+            lower, upper, chosen, visited = visits.improve((lower, upper), policy, chosen, fixed_policy)
     with timed(timings, "regret"):
         claim = (lower, upper, chosen, policy is not None)
         regret = _regret(uncertainty, config, objective, found, claim, share)
@@ -348,9 +350,10 @@ def certify_uncertainty(
         refuted=uncertainty.refuted,
         empty=uncertainty.empty,
         fallback=uncertainty.fallback,
-        edge=_note_on_edge(pmdp, counts),
+        edge=note_on_edge(pmdp, counts),
         reward_error=reward_error,
         basis=uncertainty.basis,
+        visits=visited,
         assumptions=() if pmdp.assumption is None else (pmdp.assumption,),
         model=pmdp.name,
         model_hash=pmdp.content_hash,
@@ -367,14 +370,6 @@ def certify_uncertainty(
 def _is_closed(lower: float, upper: float) -> bool:
     """Whether bounds differ by rounding alone, so that nothing is left to gain."""
     return 0.0 < upper - lower <= ROUNDING * max(1.0, abs(lower), abs(upper))
-
-
-def _note_on_edge(pmdp: ParametricMDP, counts: Counts) -> str | None:
-    """What to say of parameters whose most likely value lies outside their domain, with a warning where that tells."""
-    found = edge(pmdp, counts)
-    if found is not None and found.gain >= TELLING_GAIN:
-        warnings.warn(found.note, RPLWarning, stacklevel=4)
-    return None if found is None else found.note
 
 
 def _is_coupled(uncertainty: Uncertainty, objective: Objective, config: Config) -> bool:
@@ -452,7 +447,7 @@ def _better_bounds(
     if by_regret:
         own = one if objective.sense is Sense.MAX else other  # not bounded where rectangular bounds are as good
         better = math.isfinite(own) and _has_less_regret(found, region, chosen)
-        mine = (one, other) if better else known  # the bound of the agent's own side is that of the policy
+        mine = (one, other) if better else known  # the agent's own side bounds the policy
         one, lower = (mine[0], mine[0]) if objective.sense is Sense.MAX else (one, lower)
         other, upper = (mine[1], mine[1]) if objective.sense is Sense.MIN else (other, upper)
     low, high = max(lower, one), min(upper, other)

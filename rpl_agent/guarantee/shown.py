@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ import numpy as np
 from rpl_agent.core.coupled import CoupledBounds
 from rpl_agent.core.coupled.attribution import attribution, own_gradient
 from rpl_agent.core.coupled.expansion import value_at
+from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.solver import Solution, solve_at
+from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge
 
 
 def is_known(pmdp: ParametricMDP, objective: Objective) -> bool:
@@ -68,3 +71,11 @@ def true_value(
 ) -> float:
     """The value of a policy at one θ (the middle of a certified bracket)."""
     return solve_at(pmdp, theta, objective, policy=policy, precision=precision).middle
+
+
+def note_on_edge(pmdp: ParametricMDP, counts: Counts) -> str | None:
+    """What to say of parameters whose most likely value lies outside their domain, with a warning where that tells."""
+    found = edge(pmdp, counts)
+    if found is not None and found.gain >= TELLING_GAIN:
+        warnings.warn(found.note, RPLWarning, stacklevel=4)
+    return None if found is None else found.note

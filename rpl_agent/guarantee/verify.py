@@ -229,6 +229,7 @@ class _Again:
             warnings.simplefilter("ignore", RPLWarning)  # its content is compared
             self._uncertainty = uncertainty_from(pmdp, counts, self._config, certificate.objective, evidence=evidence)
         self._found: dict[bool, Certificate] = {}
+        self._is_fixed = certificate.visits is not None and certificate.visits.given and certificate.evaluated
 
     def _certify(self, policy: Policy | None) -> Certificate:
         """For a policy, or for the best one."""
@@ -241,6 +242,7 @@ class _Again:
                 self._certificate.objective,
                 self._config,
                 policy=policy,
+                fixed_policy=given and self._is_fixed,
                 reward_error=self._certificate.reward_error,
             )
         return self._found[given]

@@ -159,6 +159,7 @@ class PlayJudge:
             upper=bound if self._upward else other,
             policy=record.policy,
             plays=found,
+            visits=None,
             regret=regret,
             optimal=False,
             undecided=None,

@@ -197,3 +197,9 @@ class CompiledRelaxation:
 
     def compiled(self) -> CompiledSet | None:
         return self._set
+
+
+def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> bool:
+    """Whether every row has a distribution within its intervals (tied counts can contradict each other)."""
+    least, most = row_sums(pmdp, lower), row_sums(pmdp, upper)
+    return bool((lower <= upper).all() and (least <= 1.0 + 1e-12).all() and (most >= 1.0 - 1e-12).all())

@@ -61,6 +61,7 @@ def certify(
     config: Config | None = None,
     *,
     policy: Policy | None = None,
+    fixed_policy: bool = False,
     subject_to: Sequence[Limit | str] = (),
     warm: Solutions | None = None,
     **settings: Any,
@@ -72,6 +73,8 @@ def certify(
     counts : those of an `UncertainMDP` are of its ``pmdp``; its bounds are known before any data
     policy : certify this policy; without one the robust policy is synthesised, so that the agent's side bounds its
         value and the other side the optimum
+    fixed_policy : your word that ``policy`` was chosen before the data. Where every row is an unknown of its own, later
+        visits of its rows then bound it much more tightly; a policy that these data suggested must not be given so
     subject_to : limits, such as "probability of fallen <= 0.05"; an objective may also name them itself
     warm : solutions carried between calls on the same model, updated in place
     settings : fields of ``config``, for example delta
@@ -90,13 +93,17 @@ def certify(
     if policy is not None:
         require_kind("policy", policy, Policy)
         policy.require_fit(model)
+    if fixed_policy and (policy is None or goal.limits):
+        raise ModelError("fixed_policy says when a policy was chosen: give it with policy=, and without limits")
     if goal.limits:
         config = replace(config, bets=False)
     found = uncertainty_from(model, counts, config, goal.free)
     if goal.limits:
         certificate = certify_within(model, counts, found, goal, config, policy)
     else:
-        certificate = certify_uncertainty(model, counts, found, goal, config, policy=policy, warm=warm)
+        certificate = certify_uncertainty(
+            model, counts, found, goal, config, policy=policy, fixed_policy=fixed_policy, warm=warm
+        )
     give_back_memory(model.num_transitions)
     return certificate
 

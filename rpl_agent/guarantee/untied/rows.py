@@ -99,7 +99,7 @@ def _largest(pmdp: ParametricMDP, task: Task, sign: float) -> np.ndarray | None:
 
 def play_range(pmdp: ParametricMDP, objective: Objective) -> tuple[float, float]:
     """(least, most) that a play from the start can be worth, up to rounding; infinite if that is not known."""
-    ends = _ranges_of(pmdp, objective)
+    ends = value_ranges(pmdp, objective)
     if ends is None:
         return -np.inf, np.inf
     low, high = (float(end[-1, pmdp.initial_state]) for end in ends)
@@ -130,7 +130,7 @@ class RowBets:
     @classmethod
     def apply(cls, pmdp: ParametricMDP, objective: Objective | None) -> bool:
         """Whether there are any: decided by the model and the objective alone, never by data."""
-        return objective is not None and is_untied(pmdp) and _ranges_of(pmdp, objective) is not None
+        return objective is not None and is_untied(pmdp) and value_ranges(pmdp, objective) is not None
 
     def bound(self, known: np.ndarray | None = None) -> float:
         """A bound on the best value at the start: from above where it is maximised, from below otherwise.
@@ -144,7 +144,7 @@ class RowBets:
 
     def _values(self, task: Task, sign: float, known: np.ndarray | None) -> np.ndarray:
         """(S,) bounds on sign · V*, with all steps to go."""
-        ends = _ranges_of(self.pmdp, self.objective)
+        ends = value_ranges(self.pmdp, self.objective)
         assert ends is not None
         low, high = (ends[0], ends[1]) if sign > 0 else (-ends[1], -ends[0])
         rows, horizon = self._rows(task), task.objective.horizon
@@ -231,7 +231,8 @@ class RowBets:
         return _Rows(state_ptr, number, ptr, pmdp.successor[used].astype(np.int64), amounts[used], is_known[number])
 
 
-def _ranges_of(pmdp: ParametricMDP, objective: Objective) -> Bounds | None:
+def value_ranges(pmdp: ParametricMDP, objective: Objective) -> Bounds | None:
+    """`ranges`, once for a model and an objective."""
     known: dict[Objective, Bounds | None] = cached_on(pmdp, "ranges of values", lambda _: {})
     if objective not in known:
         known[objective] = ranges(pmdp, objective)
