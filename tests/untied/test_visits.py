@@ -155,7 +155,7 @@ def test_a_policy_that_the_data_chose_is_not_bounded_by_their_visits():
     assert verify(fixed, world.pmdp, counts).problems == []
     forged = replace(fixed, visits=replace(fixed.visits, given=False))
     assert any("bound" in problem for problem in verify(forged, world.pmdp, counts).problems)
-    with pytest.raises(ModelError, match="give it with policy="):
+    with pytest.raises(ModelError, match="give it with policy=, and without limits"):
         certify(world.pmdp, counts, objective, fixed_policy=True)
 
 
@@ -187,7 +187,7 @@ def test_bounds_hold_in_as_many_runs_as_promised(name):
 
 
 def test_the_harness_sees_a_policy_that_is_tested_on_the_data_that_chose_it():
-    """The planted mistake: no split. One state, 2,000 equal slot machines; the luckiest one is tested on its own luck."""
+    """The planted mistake: no split. Of 2,000 equal slot machines the luckiest one is tested on its own luck."""
     world, objective = slot_machines(2_000)
     honest, planted = 0, 0
     for seed in range(12):

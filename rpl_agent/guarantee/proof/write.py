@@ -150,7 +150,7 @@ class _Proof:
         joint = pmdp.table.is_affine or joint_coordinates(pmdp) is not None or fallback is not None
         most = f"polynomials in more than {GRAPH_DIMENSION} coordinates are not covered"
         checker.need(joint or kind != "likelihood", most)
-        checker.need(claims.basis != "rows", "bets on rows and plays beside intervals are not covered")
+        checker.need(claims.basis != "rows", "bets on rows, plays and visits beside intervals are not covered")
         checker.need(NO_DATA not in (fallback or ""), f"the data are not trusted: {fallback}")
         self.is_graph = fallback is not None
         self.content = claims.statement(pmdp, counts)

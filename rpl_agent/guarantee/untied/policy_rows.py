@@ -53,7 +53,7 @@ class PolicyRows:
         low, high = (np.where(task.decided, decided, end[0]) for end in ranges)
         number = np.flatnonzero((chance > 0.0) & ~task.decided[pmdp.row_state])
         constant = pmdp.table.is_constant[pmdp.expression]
-        probability = np.where(constant, pmdp.table.evaluate(np.zeros(pmdp.num_parameters))[pmdp.expression], 0.0)
+        probability = np.where(constant, pmdp.table.at(np.zeros(pmdp.num_parameters))[pmdp.expression], 0.0)
         kept = np.zeros(pmdp.num_rows, dtype=bool)
         kept[number] = True
         transition = np.flatnonzero(kept[pmdp.transition_row])
