@@ -184,8 +184,8 @@ def uncertainty_from(
         rows, basis = RowBets(pmdp, counts, objective, ledger.take("rows")), "rows"
         if VisitBets.apply(pmdp, objective):
             visits = VisitBets(pmdp, counts, objective, ledger.take("visits"))
-    known = (data.known_region, estimate, found, refuted, empty, fallback, basis, rows, visits)
-    return Uncertainty(relaxation, *known, timings)
+    told = (data.known_region, estimate, found, refuted, empty, fallback, basis, rows, visits)
+    return Uncertainty(relaxation, *told, timings)
 
 
 @dataclass(eq=False)

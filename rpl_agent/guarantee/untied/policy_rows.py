@@ -178,12 +178,12 @@ def first_values(rows: PolicyRows, found: Frequencies, sign: float, share_level:
     amounts = np.where(rows.is_known[rows.owner], rows.known, found.seen)
     kept = (amounts > 0.0) & ~is_settled[rows.owner]
     paid = scale * sign * rows.reward[rows.owner[kept]]
-    outcomes = (rows.successor[kept].astype(np.int64), amounts[kept], paid)
+    outcomes = [rows.successor[kept].astype(np.int64), amounts[kept], paid]
     lengths, owners = np.bincount(rows.owner[kept], minlength=rows.size), rows.state
     levels = np.where(rows.is_known, -1.0, share_level)
     if is_mixed:
         choices = (size + np.arange(rows.size), rows.chance, np.zeros(rows.size))
-        outcomes = tuple(np.append(a, b) for a, b in zip(choices, outcomes))
+        outcomes = [np.append(a, b) for a, b in zip(choices, outcomes)]
         states, played = np.unique(rows.state, return_counts=True)
         lengths, owners = np.append(played, lengths), np.append(states, size + np.arange(rows.size))
         levels = np.append(np.full(len(states), -1.0), levels)
