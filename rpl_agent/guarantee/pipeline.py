@@ -63,7 +63,7 @@ from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
 from rpl_agent.guarantee.shown import explained, is_known, note_on_edge, until_close, value_at_estimate
-from rpl_agent.guarantee.untied.fixed import VisitBets
+from rpl_agent.guarantee.untied.fixed import VisitBets, Visited
 from rpl_agent.guarantee.untied.rows import RowBets, with_row_bets
 
 PREFERENCES = ("guarantee", "regret")
@@ -315,10 +315,9 @@ def certify_uncertainty(
     with timed(timings, "rows"):
         best = optimistic if policy is None else None
         lower, upper = with_row_bets(uncertainty.rows, objective, (lower, upper), best)
-    visited, visits = None, uncertainty.visits
-    if visits is not None and visits.objective == objective and (policy is not None or config.prefer == "guarantee"):
-        with timed(timings, "visits"):
-            lower, upper, chosen, visited = visits.improve((lower, upper), policy, chosen, fixed_policy)
+    with timed(timings, "visits"):
+        asked = (objective, config, policy, fixed_policy)
+        lower, upper, chosen, visited = _with_visits(uncertainty.visits, *asked, (lower, upper), chosen)
     with timed(timings, "regret"):
         claim = (lower, upper, chosen, policy is not None)
         regret = _regret(uncertainty, config, objective, found, claim, share)
@@ -365,6 +364,22 @@ def certify_uncertainty(
         episodes_for=until_close(regret.most, upper - lower, estimate, counts.episodes),
         **explained(pmdp, counts, uncertainty.region, uncertainty.estimate, found),
     )
+
+
+def _with_visits(
+    visits: VisitBets | None,
+    objective: Objective,
+    config: Config,
+    policy: Policy | None,
+    fixed_policy: bool,
+    known: tuple[float, float],
+    chosen: Policy,
+) -> tuple[float, float, Policy, Visited | None]:
+    """Bounds with those of later visits, which have a share of δ of their own, and the policy that they are about."""
+    by_regret = policy is None and config.prefer == "regret"  # which these bounds do not compare
+    if visits is None or visits.objective != objective or by_regret:
+        return *known, chosen, None
+    return visits.improve(known, policy, chosen, fixed_policy)
 
 
 def _is_closed(lower: float, upper: float) -> bool:
