@@ -316,8 +316,8 @@ def certify_uncertainty(
         best = optimistic if policy is None else None
         lower, upper = with_row_bets(uncertainty.rows, objective, (lower, upper), best)
     with timed(timings, "visits"):
-        asked = (objective, config, policy, fixed_policy)
-        lower, upper, chosen, visited = _with_visits(uncertainty.visits, *asked, (lower, upper), chosen)
+        bets, bounds = uncertainty.visits, (lower, upper)
+        lower, upper, chosen, visited = _with_visits(bets, objective, config, policy, fixed_policy, bounds, chosen)
     with timed(timings, "regret"):
         claim = (lower, upper, chosen, policy is not None)
         regret = _regret(uncertainty, config, objective, found, claim, share)
