@@ -27,7 +27,7 @@ MARGIN, GAP_MARGIN = 2e-9, 1e-3
 #: What is said about the basis of a set.
 BASES = {"bets": " with bets on the value", "rows": " with bets on rows"}
 #: stages of `timings` that come after the confidence set
-SOLVING = ("solve", "coupled", "rows", "visits", "regret")
+SOLVING = ("solve", "coupled", "rows", "regret")
 
 
 @dataclass(frozen=True)

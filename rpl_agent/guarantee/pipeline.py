@@ -55,6 +55,7 @@ from rpl_agent.core.solver.graph import model_graph
 from rpl_agent.core.solver.proved import Solutions as Solutions
 from rpl_agent.core.solver.proved import checked_solutions
 from rpl_agent.core.solver.proved import timed as timed
+from rpl_agent.core.solver.solution import Solution
 from rpl_agent.guarantee.certificate import Certificate, between_bounds, versions, with_margin
 from rpl_agent.guarantee.checker import MOST_COORDINATES
 from rpl_agent.guarantee.confidence import ConfidenceSet, confidence_set
@@ -313,11 +314,8 @@ def certify_uncertainty(
             asked = (uncertainty, objective, config, policy, (lower, upper), chosen)
             lower, upper, chosen, found = _better_bounds(*asked)
     with timed(timings, "rows"):
-        best = optimistic if policy is None else None
-        lower, upper = with_row_bets(uncertainty.rows, objective, (lower, upper), best)
-    with timed(timings, "visits"):
-        bets, bounds = uncertainty.visits, (lower, upper)
-        lower, upper, chosen, visited = _with_visits(bets, objective, config, policy, fixed_policy, bounds, chosen)
+        own, best = (policy, fixed_policy, chosen), optimistic if policy is None else None
+        lower, upper, chosen, visited = _with_bets_on_rows(uncertainty, objective, config, own, (lower, upper), best)
     with timed(timings, "regret"):
         claim = (lower, upper, chosen, policy is not None)
         regret = _regret(uncertainty, config, objective, found, claim, share)
@@ -366,20 +364,25 @@ def certify_uncertainty(
     )
 
 
-def _with_visits(
-    visits: VisitBets | None,
+def _with_bets_on_rows(
+    uncertainty: Uncertainty,
     objective: Objective,
     config: Config,
-    policy: Policy | None,
-    fixed_policy: bool,
+    own: tuple[Policy | None, bool, Policy],
     known: tuple[float, float],
-    chosen: Policy,
+    best: Solution | None,
 ) -> tuple[float, float, Policy, Visited | None]:
-    """Bounds with those of later visits, which have a share of δ of their own, and the policy that they are about."""
-    by_regret = policy is None and config.prefer == "regret"  # which these bounds do not compare
+    """Bounds with those of bets on rows and on later visits, which have shares of δ of their own.
+
+    own : the policy that was given, if any, whether it was fixed before the data, and the one that is returned so far.
+    The results are bounds, the policy that they are about, and the visits if they made one of them.
+    """
+    (policy, is_fixed, chosen), visits = own, uncertainty.visits
+    known = with_row_bets(uncertainty.rows, objective, known, best)
+    by_regret = policy is None and config.prefer == "regret"  # which visits do not compare
     if visits is None or visits.objective != objective or by_regret:
         return *known, chosen, None
-    return visits.improve(known, policy, chosen, fixed_policy)
+    return visits.improve(known, policy, chosen, is_fixed)
 
 
 def _is_closed(lower: float, upper: float) -> bool:
