@@ -26,7 +26,7 @@ _INDEX = {
     "EveryN": "agent.schedule",
     "Never": "agent.schedule",
     "check_model": "agent.world.check",
-    "sketch": "agent.world.check",
+    "sketch": "agent.world.sketch",
     # models and objectives
     "Domain": "core.model",
     "Limit": "core.model",
@@ -101,8 +101,8 @@ if TYPE_CHECKING:
     from rpl_agent.agent.schedule import EveryN as EveryN
     from rpl_agent.agent.schedule import Never as Never
     from rpl_agent.agent.world.check import check_model as check_model
-    from rpl_agent.agent.world.check import sketch as sketch
     from rpl_agent.agent.world.log_returns import log_returns as log_returns
+    from rpl_agent.agent.world.sketch import sketch as sketch
     from rpl_agent.core.coupled.region import RegionSolution as RegionSolution
     from rpl_agent.core.coupled.region import solve_region as solve_region
     from rpl_agent.core.errors import DataError as DataError

@@ -47,7 +47,7 @@ def register(commands: Any) -> None:
         "check", run=run_check, help="play an environment and compare it with its model, row by row"
     )
     drawn = commands.add_parser(
-        "sketch", run=run_sketch, help="play an environment and write the Python file of a model to edit"
+        "sketch", run=run_sketch, help="play an environment and write a Python file: what was seen, and facts to edit"
     )
     for parser, episodes in ((check, 200), (drawn, 500)):
         parser.add_argument("env", metavar="ENV", help=f"an id, or {OWN_ENV}")
@@ -95,8 +95,8 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def run_sketch(arguments: argparse.Namespace) -> int:
-    from rpl_agent.agent.world.check import sketch
     from rpl_agent.agent.world.named_env import absolute, named_or_registered, names_code
+    from rpl_agent.agent.world.sketch import sketch
 
     env, _ = named_or_registered(arguments.env)
     code = None
@@ -105,7 +105,7 @@ def run_sketch(arguments: argparse.Namespace) -> int:
         code += f"    return make_named({absolute(arguments.env)!r})[0]\n"
     text = sketch(env, episodes=arguments.episodes, seed=arguments.seed, file=arguments.output, code=code)
     Path(arguments.output).write_text(text)
-    done = f"wrote {arguments.output}; now: rpl check {arguments.output}:make"
+    done = f"wrote {arguments.output}; edit its facts, then: rpl train {arguments.output}:make"
     emit(arguments, {"output": arguments.output, "text": done}, "sketch")
     return 0
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import gymnasium as gym
 import pytest
 
-from rpl_agent import ModelError, Objective, RPLAgent, build, certify, check_model, sketch
+from rpl_agent import DataError, ModelError, Objective, RPLAgent, build, check_model, sketch
 from rpl_agent.agent.world.named_env import make_named
 from rpl_agent.cli import main
 from tests.agent.test_ordinary import WORLDS
@@ -98,53 +96,55 @@ def test_rows_that_are_not_tied():
     assert any("a parameter of its own" in problem for problem in found.problems)
 
 
+def told(tmp_path, env: str, *changes: tuple[str, str], episodes: int = 300):
+    """The environment and the facts of a sketch, after edits."""
+    path = tmp_path / "drawn.py"
+    text = sketch(eval(env, globals()), episodes=episodes, code=f"{IMPORTS}def environment():\n    return {env}\n")
+    for line, edited in changes:
+        assert line in text
+        text = text.replace(line, edited)
+    path.write_text(text)
+    return make_named(f"{path}:make")
+
+
+IMPORTS = "from tests.agent.test_ordinary import WORLDS\nfrom tests.agent.test_check_and_sketch import Corridor\n\n\n"
+
+
 @pytest.mark.parametrize("name", ["gambler", "optimal stopping", "maintenance", "three-sided die"])
 def test_from_nothing_to_a_certificate(name, tmp_path):
     world = WORLDS[name]
-    code = "from tests.agent.test_ordinary import WORLDS\n\n\ndef environment():\n"
-    code += f"    return WORLDS[{name!r}].env()\n"
-    path = tmp_path / "drawn.py"
-    path.write_text(sketch(world.env(), episodes=300, code=code, file=str(path)))
-    assert "Not observed:" in path.read_text()
-    env, options = make_named(f"{path}:make")
-    assert check_model(env, **options, episodes=50).ok
-    agent = RPLAgent(seed=0, **options).learn(env, budget=60, log_interval=1000)
-    steps = agent.objective.horizon
-    assert agent.certificate.lower <= world.best(steps or 300) <= agent.certificate.upper + 1e-9
+    env, facts = told(tmp_path, f"WORLDS[{name!r}].env()")
+    agent = RPLAgent(env, **facts, delta=0.1, seed=0).learn(budget=60, log_interval=1000)
+    steps, found = agent.session.assumptions.horizon, agent.certificate
+    if steps is not None:
+        assert found.lower <= world.best(steps) <= found.upper + 1e-9
+    assert "Nothing was assumed about which states exist" in str(found) and "rewards lie in" in str(found)
 
 
-def test_a_sketch_says_what_it_assumes(tmp_path):
-    """Rows seen once get probability 1: such a certificate said [6, 6] where the truth is 3, and nothing more."""
-    path = tmp_path / "sketch.py"
-    code = "from tests.agent.test_check_and_sketch import Corridor\n\n\ndef environment():\n    return Corridor()\n"
-    path.write_text(sketch(Corridor(), episodes=3, code=code, file=str(path)))
-    env, known = make_named(f"{path}:make")
-    agent = RPLAgent(env, **known, seed=0)
-    agent.certify()
-    words = "this model is a sketch: the bounds assume"
-    assert words in str(agent.certificate) and words in str(certify(agent.pmdp, agent.counts, agent.objective))
-    agent.save(tmp_path / "saved.zip")
-    loaded = RPLAgent.load(tmp_path / "saved.zip", pmdp=known["pmdp"])
-    assert words in str(loaded.certify())
+def test_a_sketch_of_a_few_steps_proves_next_to_nothing(tmp_path):
+    """A closed sketch of rows seen once said [6, 6] where the truth is 3."""
+    env, facts = told(tmp_path, "Corridor()", episodes=3)
+    found = RPLAgent(env, **facts, delta=0.1, seed=0).learn(budget=2).certificate
+    assert found.gap > 1 and "rewards lie in" in found.assumptions
 
 
-def test_random_starts_are_unknown_in_a_sketch(tmp_path):
-    class Anywhere(Corridor):
-        def reset(self, *, seed=None, options=None):
-            super().reset(seed=seed)
-            self.s = int(self.np_random.integers(2))
-            return self.s, {}
-
-    text = sketch(Anywhere(), episodes=50, code="def environment():\n    return None\n")
-    assert "'start0'" in text and "1 - start0" in text
+def test_facts_are_lines_to_edit(tmp_path):
+    lines = [('# "successors": seen_after,', '"successors": seen_after,')]
+    env, facts = told(tmp_path, "Corridor()", *lines)
+    assert None in facts["successors"](1, 0) and set(facts["successors"]("nowhere", 0)) > {0, 1}
+    agent = RPLAgent(env, **facts, delta=0.1, seed=0).learn(budget=30)
+    assert "only the given successors can follow" in agent.certificate.assumptions
+    env, facts = told(tmp_path, "Corridor()", ('# "deterministic": True,', '"deterministic": True,'))
+    with pytest.raises(DataError, match="refutes deterministic=True"):
+        RPLAgent(env, **facts, delta=0.1, seed=0).learn(budget=30)
 
 
 def test_the_commands(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["sketch", "FrozenLake-v1", "--episodes", "60", "--output", "lake.py"]) == 0
-    assert "rpl check lake.py:make" in capsys.readouterr().out
-    assert main(["check", "lake.py:make", "--episodes", "20", "--json"]) in (0, 1)
-    assert "problems" in json.loads(capsys.readouterr().out)
+    assert "rpl train lake.py:make" in capsys.readouterr().out
+    assert main(["train", "lake.py:make", "--budget", "20", "--log-dir", "logs", "--quiet"]) == 0
+    assert "rewards lie in [0, 1]" in capsys.readouterr().out
     assert main(["check", "FrozenLake-v1", "--episodes", "30"]) == 0
     assert "nothing looks wrong" in capsys.readouterr().out
     assert main(["sketch", "nothing-v0"]) == 2
