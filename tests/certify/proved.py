@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+from typing import Any
+
 import numpy as np
 
 import rpl_envs
@@ -88,3 +91,28 @@ def known(pmdp, objective: Objective) -> dict:
         solution.lower, solution.upper, 1e-3, objective, solution.policy, "likelihood", "coupled", 0
     )
     return prove(pmdp, Counts(pmdp), certificate)
+
+
+def content(rows: list[list[dict[int, str]]], paid: dict[int, float] | None = None, **parts: Any) -> dict[str, Any]:
+    """A known model as it stands in a proof: per state its rows, per row "p/q" by successor; ``paid`` by row."""
+    flat = [row for choices in rows for row in choices]
+    known = sorted({p for row in flat for p in row.values()})
+    return {
+        "name": "small",
+        "hash": "",
+        "initial": 0,
+        "silent": [],
+        "coordinates": None,
+        "labels": {},
+        "state_ptr": list(accumulate(map(len, rows), initial=0)),
+        "row_ptr": list(accumulate(map(len, flat), initial=0)),
+        "successor": [t for row in flat for t in row],
+        "expression": [known.index(p) for r in flat for p in r.values()],
+        "expressions": [[[p, []]] for p in known],
+        "parameters": [],
+        "lower": [],
+        "upper": [],
+        "rewards": {"r": {"state": [], "row": [[row, x] for row, x in (paid or {}).items()]}},
+        "action": [0] * len(flat),
+        "actions": ["a"],
+    } | parts

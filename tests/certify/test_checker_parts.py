@@ -153,3 +153,23 @@ def test_rows_sum_to_one_in_coordinates_that_depend_on_each_other():
     assert second != first
     with pytest.raises(checker.Refused, match="do not sum to 1"):
         checker.Model(content)
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_rows_sum_to_one_in_a_coordinate_that_is_always_zero(place):
+    """θ does not show it, but the estimates of x are made of what the terms say."""
+    rows = {"s": {"a": {"t": "p", "s": "1 - p"}}, "t": {"a": {"t": 1}}}
+    pmdp = build("s", rows.__getitem__, domain=["p"], labels={"t": lambda s: s == "t"})
+    for more, good in ((0, True), (1, False)):
+        content = model_content(pmdp, Objective.reach("t"), False)
+        forms = content["coordinates"]
+        for name, zero in (("x", []), ("start", 0.0)):
+            forms[name].insert(place - 1, zero)
+        for terms in forms["terms"] + forms["domain"]:
+            terms.insert(place, 0)
+        forms["terms"][0][place] = more
+        if good:
+            checker.Model(content)
+            continue
+        with pytest.raises(checker.Refused, match="do not sum to 1"):
+            checker.Model(content)

@@ -56,24 +56,38 @@ class Tiny:
         flat = [row for choices in rows for row in choices]
         used = sorted({f for moves, _ in flat for _, f in moves})
         model = {
-            "name": "tiny", "hash": "", "initial": 0, "silent": [], "coordinates": None,
+            "name": "tiny",
+            "hash": "",
+            "initial": 0,
+            "silent": [],
+            "coordinates": None,
             "state_ptr": [sum(map(len, rows[:s])) for s in range(5)],
             "row_ptr": [sum(len(moves) for moves, _ in flat[:r]) for r in range(len(flat) + 1)],
             "successor": [t for moves, _ in flat for t, _ in moves],
             "expression": [used.index(f) for moves, _ in flat for _, f in moves],
             "expressions": [EXPRESSIONS[f] for f in used],
-            "parameters": ["p"], "lower": [self.box[0]], "upper": [self.box[1]],
+            "parameters": ["p"],
+            "lower": [self.box[0]],
+            "upper": [self.box[1]],
             "labels": {"goal": [GOAL], "lost": [LOST]},
             "rewards": {"r": {"state": [], "row": [[r, paid] for r, (_, paid) in enumerate(flat)]}},
-            "action": [0] * len(flat), "actions": ["a"],
-        }  # fmt: skip
+            "action": [0] * len(flat),
+            "actions": ["a"],
+        }
         data = {"transitions": [], "schedule": "planned", "planned": 0, "marks": []}
         return {
-            "format": checker.FORMAT, "model": model, "objective": self.asked, "data": data, "delta": 0.1,
-            "confidence": "likelihood", "evaluated": False, "reward_error": 0, "claim": {},
+            "format": checker.FORMAT,
+            "model": model,
+            "objective": self.asked,
+            "data": data,
+            "delta": 0.1,
+            "confidence": "likelihood",
+            "evaluated": False,
+            "reward_error": 0,
+            "claim": {},
             "policy": {"rules": [[rows[0] and 0, len(rows[0]), len(flat) - 2, len(flat) - 1]], "weights": None},
             "regions": [{"data": None, "likelihood": None, "ends": {}}],
-        }  # fmt: skip
+        }
 
     def at(self, p: Fraction) -> list[list[list[Distribution]]]:
         chance = [Fraction(1), Fraction(1, 2), p, 1 - p]

@@ -9,6 +9,7 @@ from rpl_agent.core.model import Objective, build
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.proof import prove
+from tests.certify.proved import content
 
 
 def walk(start=0):
@@ -54,3 +55,56 @@ def test_a_silent_start_that_is_entered_again_is_refused():
     proof["upper"], proof["claim"] = None, {"lower": 5.0, "upper": None}  # nothing is ever paid
     with pytest.raises(checker.Refused, match="entered again"):
         checker.check(proof)
+
+
+def times(rows, silent, paid=None, horizon=3, **parts):
+    """The objective "what is paid within the horizon" of a known model."""
+    model = checker.Model(content(rows, paid, silent=silent, **parts))
+    asked = {"kind": "reward", "sense": "max", "reward_name": "r", "horizon": horizon}
+    return checker.Objective(model, asked)
+
+
+ONE = "1/1"
+HALF = "1/2"
+THROUGH = [{1: ONE}]  # from 0 to the silent 1, and back
+
+
+def test_two_steps_of_the_checker_are_one_where_silent_states_stand_between():
+    found = times([THROUGH, [{0: ONE}]], [1])
+    assert found.horizon == 6 and found.visible == [True, False] and found.undiscounted not in (0, 1)
+    assert times([THROUGH, [{0: ONE}]], []).horizon == 3
+    start = times([[{1: ONE}], [{1: ONE}]], [0])
+    assert start.horizon == 4 and start.undiscounted == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "silent", "paid", "said"),
+    [
+        # 1 leads to the silent 2, with probability 1/2
+        ([THROUGH, [{0: HALF, 2: HALF}], [{0: ONE}]], [1, 2], None, "leads to a silent one"),
+        ([THROUGH, [{0: ONE}, {2: ONE}], [{0: ONE}]], [1, 2], None, "leads to a silent one"),
+        # 0 leads past the silent state, with probability 1/2, or by its second row
+        ([[{1: HALF, 2: HALF}], [{0: ONE}], [{1: ONE}]], [1], None, "passes no silent state"),
+        ([[{1: ONE}, {2: ONE}], [{0: ONE}], [{1: ONE}]], [1], None, "passes no silent state"),
+        # 2 rests, or goes back to 0 in no time
+        ([THROUGH, [{2: ONE}], [{2: ONE}, {0: ONE}]], [1], None, "passes no silent state"),
+        ([THROUGH, [{2: ONE}], [{2: HALF, 0: HALF}]], [1], None, "passes no silent state"),
+        # 2 is paid for resting, by one of its rows
+        ([THROUGH, [{2: ONE}], [{2: ONE}]], [1], {2: 1.0}, "passes no silent state"),
+        ([THROUGH, [{2: ONE}], [{2: ONE}, {2: ONE}]], [1], {3: -1.0}, "passes no silent state"),
+        ([THROUGH, [{2: ONE}], [{2: ONE}, {2: ONE}]], [1], {0: 5.0, 1: 5.0}, None),
+    ],
+)
+def test_every_way_takes_the_same_time(rows, silent, paid, said):
+    if said is None:
+        assert times(rows, silent, paid).horizon == 6
+        return
+    with pytest.raises(checker.Refused, match=said):
+        times(rows, silent, paid)
+
+
+def test_the_work_of_a_horizon_is_bounded(monkeypatch):
+    monkeypatch.setattr(checker, "MOST_WORK", 6)
+    assert times([[{1: ONE}], [{0: ONE}]], [], horizon=3).horizon == 3
+    with pytest.raises(checker.Refused, match="steps times transitions"):
+        times([[{1: ONE}], [{0: ONE}]], [], horizon=4)

@@ -50,6 +50,12 @@ NAMES: dict[str, str] = {
     f"{CHECKER} ln: 2 → 3 (2)": CONVERGES,
     f"{CHECKER} ln_factorial: n < 256 → (n <= 256)": "both ways enclose ln 256!",
     f"{CHECKER} ln_factorial: 256 → 257": "both ways enclose ln 256!",
+    f"{CHECKER} Model.__init__: 0 → (-1) (4)": "the value of a constant is read by stakes only",
+    f"{CHECKER} Model.__init__: 0 → 1 (4)": "the value of a constant is read by stakes only",
+    f"{CHECKER} Objective.__init__: model.labels[data[\"avoid\"]] - target → (model.labels[data['avoid']])": (
+        "the value of a target is written after that of states to avoid"
+    ),
+    f"{CHECKER} Objective._times: 1 → 2": "no state has a negative number",
     f"{CHECKER} Intervals.__init__: min → max": "any of the factors makes lines of one polynomial comparable",
     f"{CHECKER} Intervals._propagate: 2 → (1)": "each round alone is sound",
     f"{CHECKER} Intervals._propagate: 2 → 3": "each round alone is sound",
