@@ -25,6 +25,7 @@ from rpl_agent.guarantee.proof import belongs, prove, stated
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify, with_proof
 from rpl_envs.benchmark import benchmark
+from tests.certify.proved import content
 
 GAIN = Objective.discounted("gain", 0.99, target="end")
 STEPS, FALLEN = "minimise steps until done", "probability of fallen <= 0.05"
@@ -334,3 +335,74 @@ def test_sums_that_need_a_memory_or_an_end_are_refused():
     ):
         with pytest.raises(checker.Refused, match=sentence):
             checker.Sum(model, parts)
+
+
+# ---------------------------------------------------------------------- sums, number by number
+ONE, HALF = "1/1", "1/2"
+#: 0 → 1 or the goal 2; 1 → the bad 3 or the trap 4; 2 leads on to 1, 5 leads to 2.
+ROWS = [[{1: HALF, 2: HALF}], [{3: HALF, 4: HALF}], [{1: ONE}], [{3: ONE}], [{4: ONE}], [{2: ONE}]]
+LABELS = {"goal": [2], "bad": [3], "over": [2, 3, 4], "ends": [2, 3, 4, 5]}
+
+
+def objective_of(kind: str, sense: str, paid: tuple[float, float] = (1.0, 2.0), **asked: Any) -> checker.Objective:
+    model = checker.Model(content(ROWS, dict(enumerate(paid)), labels=LABELS))
+    return checker.Objective(model, {"kind": kind, "sense": sense, "reward_name": "r"} | asked)
+
+
+def sum_of(*parts: tuple[Any, checker.Objective]) -> checker.Sum:
+    return checker.Sum(checker.Model(content(ROWS, labels=LABELS)), [(Fraction(w), part) for w, part in parts])
+
+
+def test_a_sum_is_over_where_nothing_is_left_to_gain():
+    cost, bad = objective_of("reward", "min", target="over"), objective_of("reach", "min", target="bad", avoid="goal")
+    total = sum_of((1, cost), (3, bad))
+    assert total.decided == {2: 0, 3: 3, 4: 0, 5: 0}  # from 5, plays are over in 2, before anything is paid
+    assert total.reward == [1, 2, 0, 0, 0, 0]
+    assert not (total.maximising or total.is_reach or total.must_reach or total.is_signed) and total.is_positive
+    assert sum_of((1, cost)).decided == dict.fromkeys((2, 3, 4, 5), 0)
+    most = sum_of((2, objective_of("reach", "max", target="bad", avoid="goal")), (1, bad))
+    assert most.maximising and most.decided[3] == 3 and set(most.reward) == {0}
+    over = objective_of("reach", "min", target="ends")
+    with pytest.raises(checker.Refused, match="objectives end in different states"):
+        sum_of((1, bad), (1, objective_of("reach", "min", target="goal")))
+    assert sum_of((1, cost), (1, over)).decided == {2: 1, 3: 1, 4: 1, 5: 1}
+
+
+@pytest.mark.parametrize(
+    ("weights", "sense", "good"),
+    [((1, 1), "min", True), ((1, "1/2"), "min", True), ((1, "-1/2"), "min", False), ((1, 0), "max", False),
+     ((1, "-1/2"), "max", True), ((1, "1/2"), "max", False), ((1, -2), "max", True)],
+)  # fmt: skip
+def test_infinite_costs_make_no_sum_better(weights, sense, good):
+    """Where plays may miss their target, the sum is what they collect: less than infinity."""
+    bad = objective_of("reach", sense, target="bad", avoid="goal")
+    parts = list(zip(weights, (bad, objective_of("reward", "min", target="over"))))
+    if good:
+        sum_of(*parts)
+        return
+    with pytest.raises(checker.Refused, match="a sum that infinite costs make better"):
+        sum_of(*parts)
+
+
+@pytest.mark.parametrize(
+    ("paid", "weight", "discount", "signed", "positive"),
+    [
+        ((0.5, 0.5), "1/2", 1, False, True),
+        ((0.5, 0.5), "-1/2", 1, False, False),  # what is decided is negative, what is paid is not
+        ((-0.5, 0.5), "1/2", 1, True, False),
+        ((-0.5, 2.0), 1, 1, True, False),
+        ((-0.5, -0.5), 1, 0.5, False, False),
+        ((0.5, 0.5), 1, 0.5, False, False),
+    ],
+)
+def test_signs_of_sums(paid, weight, discount, signed, positive):
+    more = {"discount": discount, "target": "over", "unreached": "accumulate"}
+    bad = objective_of("reach", "min", target="bad", avoid="goal", discount=discount)
+    total = sum_of((1, objective_of("reward", "min", paid, **more)), (weight, bad))
+    assert (total.is_signed, total.is_positive) == (signed, positive)
+
+
+def test_states_that_are_reached():
+    after = [[1], [2, 0], [], [0]]
+    for start, expected in (([], set()), ([0], {0, 1, 2}), ([2, 2], {2}), ([3], {0, 1, 2, 3})):
+        assert checker.reached(list(start), after) == expected
