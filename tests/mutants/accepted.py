@@ -56,6 +56,10 @@ NAMES: dict[str, str] = {
         "the value of a target is written after that of states to avoid"
     ),
     f"{CHECKER} Objective._times: 1 → 2": "no state has a negative number",
+    f"{CHECKER} Sum.__init__: 0 → (-1) (3)": "sets that are all the same are those of the last part, too",
+    f"{CHECKER} Sum.__init__: 0 → (-1) (6)": "sets that are all the same are those of the last part, too",
+    f"{CHECKER} Policy.at: 1 → 2 (2)": "weights are divided by their sum",
+    f"{CHECKER} Policy.at: weight > 0 → (weight >= 0)": "weights of 0 are left out before",
     f"{CHECKER} Intervals.__init__: min → max": "any of the factors makes lines of one polynomial comparable",
     f"{CHECKER} Intervals._propagate: 2 → (1)": "each round alone is sound",
     f"{CHECKER} Intervals._propagate: 2 → 3": "each round alone is sound",
