@@ -28,7 +28,10 @@ FIRST_SWEEPS = 100
 
 @dataclass(frozen=True, eq=False)
 class PolicyRows:
-    """The rows that a policy plays in states whose value is open, and what their numbers may be."""
+    """The rows that a policy plays in states whose value is open, and what their numbers may be.
+
+    A value is open unless the graph alone tells it: then its state has one least and largest value, and no row here.
+    """
 
     state: np.ndarray  # (k,)
     chance: np.ndarray  # (k,) of playing it in its state
@@ -51,7 +54,7 @@ class PolicyRows:
         chance, discount = policy.as_weights(pmdp), task.objective.discount
         decided = task.target * task.criterion.at_target
         low, high = (np.where(task.decided, decided, end[0]) for end in ranges)
-        number = np.flatnonzero((chance > 0.0) & ~task.decided[pmdp.row_state])
+        number = np.flatnonzero((chance > 0.0) & (low < high)[pmdp.row_state])
         constant = pmdp.table.is_constant[pmdp.expression]
         probability = np.where(constant, pmdp.table.at(np.zeros(pmdp.num_parameters))[pmdp.expression], 0.0)
         kept = np.zeros(pmdp.num_rows, dtype=bool)
