@@ -3,11 +3,10 @@
     pip install --no-deps icu-sepsis==2.0.1
     python -m benchmarks sepsis
 
-Stays with doses drawn at random, δ = 0.05, marks at shares of their number. ``best policy`` is what `certify` says of it,
+Stays with doses drawn at random, δ = 0.05, marks at shares of their number. ``best policy`` is what `certify` says;
 ``no graph`` the same from bets on rows and on later visits alone, which ask for no graph here: every number of a row
-lies in [0, 1], whatever may follow. ``clinicians`` is their policy, fixed before their own stays. ``value`` is the truth,
-of the returned policy; its side has to be below, and the optimum below ``upper``. Without the package there is one row
-that says so.
+lies in [0, 1], whatever may follow. ``clinicians`` is their policy, fixed before their own stays. ``value`` is the true
+one of the policy, at least ``lower``; the optimum is at most ``upper``. Without the package one row says so.
 """
 
 from __future__ import annotations

@@ -86,6 +86,11 @@ def register(commands: Any) -> None:
     )
     add_policy(certify, "bound the value of this policy, instead of synthesising one")
     certify.add_argument(
+        "--fixed-policy",
+        action="store_true",
+        help="the --policy was chosen before the data: tighter bounds where every row is an unknown of its own",
+    )
+    certify.add_argument(
         "--output", type=output_file(".json"), metavar="FILE.json", help="write the whole certificate, policy included"
     )
     certify.add_argument(
@@ -188,6 +193,8 @@ def run_certify(arguments: argparse.Namespace) -> int:
         raise ModelError("--env belongs to --verify; otherwise give the environment in place of ID")
     if arguments.policy is not None and arguments.evaluate is not None:
         raise ModelError("give either --policy FILE or --evaluate optimal")
+    if arguments.fixed_policy and arguments.policy is None:
+        raise ModelError("--fixed-policy says when a policy was chosen: give it with --policy FILE")
     if arguments.id is not None and Path(arguments.id).is_dir():
         from rpl_agent.agent.runs import certify_run
 
@@ -202,7 +209,8 @@ def run_certify(arguments: argparse.Namespace) -> int:
     if arguments.evaluate == "optimal":
         theta = source.require_theta("--evaluate optimal")
         policy = solve_at(source.pmdp, theta, source.objective, precision=config.precision).policy
-    certificate = certify(source.pmdp, counts, source.objective, config, policy=policy, subject_to=limits)
+    own = {"policy": policy, "fixed_policy": arguments.fixed_policy}
+    certificate = certify(source.pmdp, counts, source.objective, config, **own, subject_to=limits)
     if arguments.output:
         certificate = write_stated(arguments, source, counts, certificate)
     result = {
