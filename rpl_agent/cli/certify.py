@@ -46,6 +46,8 @@ PRINTED = (
     "estimate",
     "confidence",
     "relaxation",
+    "basis",
+    "visits",
     "delta",
     "samples",
     "log_e_value",
