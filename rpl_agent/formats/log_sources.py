@@ -30,6 +30,8 @@ WIDTHS = (16, 64, 256)
 #: Rows are tested in pieces of at least this size, and whole copies are compared in logs of at most this many rows.
 PIECE = 1 << 14
 ORDERED = 1 << 20
+#: Beyond that, rows are tested whenever there are this many times as many, and at the end.
+LOOK_AGAIN = 1.1
 _MEANING = {
     "row": "what it was there the last time",
     "step": "what it was in the same step of an episode before",
@@ -46,6 +48,7 @@ class RepeatedRows:
         self._test = RepetitionTest(pmdp, ("row", "step", "episode", *self._windows))
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
         self._order: list[np.ndarray] = []
+        self._next_look = 0.0
 
     def add(self, transitions: np.ndarray, starts: np.ndarray) -> None:
         """Add the next usable rows (n,) as transitions; ``starts`` (n,) is true where an episode begins."""
@@ -56,6 +59,7 @@ class RepeatedRows:
     def finish(self) -> None:
         """Finish the tests at the end of the log."""
         self._look()
+        self._refuse_alarm()
         if self._test.total <= ORDERED and self._test.total:
             copies = equal_parts(self._pmdp, np.concatenate(self._order))
             if copies is not None:
@@ -71,6 +75,11 @@ class RepeatedRows:
         contexts = {"row": np.zeros(len(transitions), dtype=np.uint64), **self._episodes.add(transitions, starts)}
         contexts |= {kind: windows.add(transitions) for kind, windows in self._windows.items()}
         self._test.add(transitions, contexts)
+        if self._test.total >= self._next_look:  # valid whenever one looks, so no more often than it costs little
+            self._next_look = LOOK_AGAIN * self._test.total if self._test.total > ORDERED else 0.0
+            self._refuse_alarm()
+
+    def _refuse_alarm(self) -> None:
         found = self._test.alarm()
         if found is not None:
             kind, hits, compared, earlier, later = found
@@ -86,6 +95,19 @@ _REASON = "the same chance is counted twice, or the next state depends on more t
 
 #: Rows in memory at a time.
 BLOCK = 1 << 16
+
+
+class Coded(Sequence[Any]):
+    """A column of texts as the distinct ones and (n,) which of them each row has."""
+
+    def __init__(self, values: list[Any], codes: np.ndarray) -> None:
+        self.values, self.codes = values, codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.values[self.codes[k]]
 
 
 @dataclass
@@ -176,10 +198,23 @@ def _parquet(path: Path) -> Iterator[LogRows]:
     for batch in _parquet_file(path).iter_batches(batch_size=BLOCK):
         columns = {}
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            whole = str(column.type).startswith(("int", "uint")) and column.null_count == 0
-            columns[name] = column.to_numpy(zero_copy_only=False) if whole else column.to_pylist()
+            columns[name] = _parquet_column(column)
         yield LogRows(columns, batch.num_rows, partial(lambda first, k: f"{path.name} row {first + k + 1}", first))
         first += batch.num_rows
+
+
+def _parquet_column(column: Any) -> Sequence[Any]:
+    kind = str(column.type)
+    if column.null_count == 0 and kind.startswith(("int", "uint")):
+        return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    if column.null_count == 0 and kind in (
+        "string",
+        "large_string",
+        "dictionary<values=string, indices=int32, ordered=0>",
+    ):
+        coded = column if kind.startswith("dictionary") else column.dictionary_encode()
+        return Coded(coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False))
+    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def _minari_dataset(name: str) -> Any:

@@ -32,7 +32,7 @@ from rpl_agent.core.evidence.counts import Counts, impossible, locate
 from rpl_agent.core.model import ParametricMDP, Policy
 from rpl_agent.core.model.building.builder import whole_numbers
 from rpl_agent.core.model.states import VariableStates
-from rpl_agent.formats.log_sources import LogRows, RepeatedRows, length, open_log
+from rpl_agent.formats.log_sources import Coded, LogRows, RepeatedRows, length, open_log
 
 #: Number of forbidden rows listed in an error; the rest are counted.
 LISTED = 10
@@ -173,9 +173,8 @@ class _Chain:
         starts, self._last = broken | (before == _UNKNOWN), int(led[-1])
         wrong = broken & ~self._is_start[np.maximum(states, 0)]
         if "episode" in block.columns:
-            episodes = list(block.columns["episode"])
-            starts = np.array([a != b for a, b in zip(episodes, [self._episode, *episodes[:-1]], strict=True)])
-            wrong, self._episode = broken & ~starts, episodes[-1]
+            starts, self._episode = _changes(block.columns["episode"], self._episode)
+            wrong = broken & ~starts
         for k in np.flatnonzero(wrong).tolist():
             here, there = self._pmdp.state_name(int(states[k])), self._pmdp.state_name(int(before[k]))
             reasons.setdefault(
@@ -184,6 +183,14 @@ class _Chain:
                 "column 'episode' marks where one begins",
             )
         return starts
+
+
+def _changes(column: Sequence[Any], before: Any) -> tuple[np.ndarray, Any]:
+    """((n,) bool where a column differs from the row before, its last value); ``before``: that of the last block."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
+        return np.append(bool(column[0] != before), column[1:] != column[:-1]), column[-1]
+    values = list(column)
+    return np.array([a != b for a, b in zip(values, [before, *values[:-1]], strict=True)]), values[-1]
 
 
 class _Forbidden:
@@ -300,20 +307,26 @@ def _each(
     column: Sequence[Any], convert: Callable[[Any], int], reason: Callable[[Any], str], reasons: dict[int, str]
 ) -> np.ndarray:
     """(n,) int64 value by value; one that cannot be converted gets a reason and -1."""
+    if isinstance(column, Coded):
+        wrong: dict[int, str] = {}
+        found = _each(column.values, convert, reason, wrong)[column.codes]
+        for k in np.flatnonzero(np.isin(column.codes, list(wrong))).tolist() if wrong else ():
+            reasons.setdefault(k, wrong[int(column.codes[k])])
+        return np.asarray(found)
     values = column.tolist() if isinstance(column, np.ndarray) else column
     is_plain = any(set(map(type, values)) <= {kind} for kind in (str, int))  # equal values of one type mean the same
     distinct = set(values) if is_plain else values
-    known, wrong = {}, set()
+    known, bad = {}, set()
     for key, value in enumerate(distinct):
         place = value if is_plain else key
         try:
             known[place] = convert(value)
         except (TypeError, ValueError, OverflowError, KeyError):
             known[place] = _UNKNOWN
-            wrong.add(place)
+            bad.add(place)
     places = values if is_plain else range(len(values))
-    for k, place in enumerate(places if wrong else ()):
-        if place in wrong:
+    for k, place in enumerate(places if bad else ()):
+        if place in bad:
             reasons.setdefault(k, reason(values[k]))
     return np.fromiter(map(known.__getitem__, places), np.int64, len(values))
 

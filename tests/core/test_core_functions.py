@@ -39,6 +39,7 @@ TESTED_BY = {
     "coupled/test_coupled.py": """expand_backward reach_forward greedy_steps visit_forward visit_steps reach_steps
         expand_steps raise_steps""",
     "coupled/test_swept_chain.py": "policy_chain policy_sums policy_reach row_values",
+    "evidence/test_repetition.py": "mix_words episode_codes window_codes compare_contexts move_contexts",
     "open_world/test_stakes.py": "stake_upper open_sweeps",
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.core.evidence import repetition
-from rpl_agent.core.evidence.repetition import EpisodeCodes, RepetitionTest, WindowCodes, equal_parts, fingerprints
+from rpl_agent.core.evidence.repetition import EpisodeCodes, RepetitionTest, WindowCodes, equal_parts, mix
 from rpl_agent.core.model import build
 
 
@@ -147,14 +147,53 @@ def test_pieces_change_nothing(monkeypatch):
     few = RepetitionTest(pmdp, ("step",))
     for _ in range(8):
         few.add(transitions, {"step": EpisodeCodes().add(transitions, starts)["step"]})
-    assert len(few._tables["step"]._codes) <= 16 and few._tables["step"].hits > 0
+    table = few._tables["step"]
+    assert table._tally[0] <= 16 and table._tally[1] > 1 and table.hits > 0
+    assert (table._table.last >= 0).sum() == table._tally[0]
 
 
-def test_fingerprints_of_windows():
-    rows = np.random.default_rng(3).integers(0, 4, 200)
-    prints = fingerprints(rows, 5)
-    windows = np.lib.stride_tricks.sliding_window_view(rows, 5)
-    assert np.array_equal(prints[:, None] == prints[None], (windows[:, None] == windows[None]).all(axis=2))
+def test_codes_are_those_of_the_definition():
+    radix, big = 0xD1342543DE82EF95, 2**64
+    rows = np.random.default_rng(3).integers(0, 4, 60)
+    starts = np.random.default_rng(4).random(60) < 0.2
+    mixed = [int(word) for word in mix(rows)]
+    found, windows = EpisodeCodes().add(rows, starts), WindowCodes(5).add(rows)
+    begin = 0
+    for k in range(60):
+        begin = k if starts[k] else begin
+        prefix = sum(mixed[j] * radix ** (j - begin) for j in range(begin, k)) % big
+        step = int(mix(np.array([k - begin]))[0])
+        assert int(found["step"][k]) == step
+        assert found["episode"][k] == mix(np.array([(prefix + step) % big], dtype=np.uint64))[0]
+        window = sum(mixed[k - 5 + j] * radix**j for j in range(5)) % big
+        assert windows[k] == mix(np.array([window] if k >= 5 else [(k - 5) % big], dtype=np.uint64))[0]
+
+
+def test_a_table_with_room_forgets_nothing(monkeypatch):
+    """Compared with a dictionary; small tables grow on the way."""
+    monkeypatch.setattr(repetition, "FIRST_SLOTS", 4)
+    pmdp, rng = coin(), np.random.default_rng(6)
+    transitions, codes = play(pmdp, rng, 900), rng.integers(0, 300, 900).astype(np.uint64)
+    test, seen, matched = RepetitionTest(pmdp, ("row",)), {}, np.zeros(pmdp.num_transitions, int)
+    for begin in range(0, 900, 90):
+        test.add(transitions[begin : begin + 90], {"row": codes[begin : begin + 90]})
+    hits, misses, others, example = 0, 0, 0.0, None
+    for k, (t, code) in enumerate(zip(transitions.tolist(), codes.tolist())):
+        row = int(pmdp.transition_row[t])
+        size = int(pmdp.row_ptr[row + 1] - pmdp.row_ptr[row])
+        if size == 1:
+            continue
+        if (row, code) in seen:
+            last, place = seen[row, code]
+            matched[t] += 1
+            hits, misses = hits + (last == t), misses + (last != t)
+            others += math.log(size - 1) if last != t else 0.0
+            example = (place, k) if last == t else example
+        seen[row, code] = t, k
+    table = test._tables["row"]
+    assert (table.hits, table.misses, table.example) == (hits, misses, example) and hits > 50 < misses
+    assert table._tally[0] == len(seen) and table._others[0] == pytest.approx(others)
+    assert np.array_equal(table._matched, matched)
 
 
 def test_shuffled_copies_have_equal_parts():

@@ -14,7 +14,7 @@ import pytest
 
 from rpl_agent.core.errors import DataError, RPLWarning
 from rpl_agent.core.evidence.counts import SPLIT_MARKS, Counts
-from rpl_agent.core.evidence.repetition import fingerprints
+from rpl_agent.core.evidence.repetition import WindowCodes
 from rpl_agent.core.model import build
 from rpl_agent.formats import log_sources, logs, prism
 from rpl_agent.formats.logs import read_log, simulate_log
@@ -368,7 +368,8 @@ def test_honest_logs_are_not_accused(pmdp, tmp_path, episodes):
 
 def test_fingerprints_are_those_of_the_windows():
     rows = np.random.default_rng(0).integers(0, 5, 400)
-    prints = fingerprints(rows, 7)
+    codes = WindowCodes(7)
+    prints = np.concatenate([codes.add(rows[:100]), codes.add(rows[100:]), codes.add(rows[:1])])[7:]
     windows = np.lib.stride_tricks.sliding_window_view(rows, 7)
     same = (windows[:, None] == windows[None]).all(axis=2)
     assert np.array_equal(prints[:, None] == prints[None], same)
@@ -422,3 +423,38 @@ def test_texts_are_looked_up_once():
         return len(value)
 
     assert logs._each(["flip", "no"] * 500, convert, str, {}).sum() == 3000 and sorted(asked) == ["flip", "no"]
+
+
+def test_texts_of_parquet_are_read_once_each(pmdp, tmp_path):
+    """Dictionaries and plain texts mean the same; a text that is no action is named in every row that has it."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "log.csv"
+    simulate_log(path, pmdp, [0.4, 0.03], episodes=20, max_steps=10, stop=pmdp.labels["over"], seed=3)
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    columns = {name: [row[k] for row in lines[1:]] for k, name in enumerate(lines[0])}
+    typed = {name: pyarrow.array(c if name == "action" else [int(v) for v in c]) for name, c in columns.items()}
+    wanted = read_log(pmdp, path).counts.transitions
+    for action in (typed["action"], typed["action"].dictionary_encode()):
+        parquet.write_table(pyarrow.table({**typed, "action": action}), tmp_path / "log.parquet")
+        assert np.array_equal(read_log(pmdp, tmp_path / "log.parquet").counts.transitions, wanted)
+    wrong = ["jump" if k in (2, 5) else text for k, text in enumerate(columns["action"])]
+    parquet.write_table(pyarrow.table({**typed, "action": pyarrow.array(wrong)}), tmp_path / "bad.parquet")
+    with pytest.raises(DataError, match=r"2 of \d+ rows(.|\n)*row 3: the model has no action 'jump'(.|\n)*row 6"):
+        read_log(pmdp, tmp_path / "bad.parquet")
+
+
+def test_a_copy_far_into_a_long_log_is_found_at_its_end(pmdp, monkeypatch):
+    """Long logs are tested now and then, and always at the end."""
+    monkeypatch.setattr(log_sources, "ORDERED", 0)
+    monkeypatch.setattr(log_sources, "LOOK_AGAIN", 1e9)
+    rng = np.random.default_rng(0)
+    rows = np.flatnonzero(np.diff(pmdp.row_ptr) > 1)
+    once = pmdp.row_ptr[rng.choice(rows, 4000)] + rng.integers(0, 2, 4000)
+    repeated = log_sources.RepeatedRows(pmdp)
+    for part in (once[:2000], once[2000:], once):
+        repeated.add(part, np.zeros(len(part), dtype=bool))
+        repeated._look()
+    with pytest.raises(DataError, match="repeats row"):
+        repeated.finish()

@@ -27,14 +27,14 @@ import scipy
 
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.model import ParametricMDP
+from rpl_agent.core.native import Struct, core
 
 #: ln of the e-value at which data are refused: one false alarm in a million runs or logs.
 ALARM = math.log(1e6)
-#: Contexts to store per kind; beyond this, only those whose code is a multiple of 2, 4, … are stored.
+#: Contexts to store per kind, a power of two; beyond this, only those whose code is a multiple of 2, 4, … are stored.
 KEPT = 1 << 17
-_CODE = np.uint64(0x9E3779B97F4A7C15)
-_ROWS = np.int64(1 << 40)  # rows are mixed differently from steps: row 3 in step 5 is not row 5 in step 3
-_RADIX = 0xD1342543DE82EF95  # odd, hence invertible modulo 2^64
+#: Slots of a new table, a power of two.
+FIRST_SLOTS = 1 << 10
 
 
 class RepeatedChanceError(DataError):
@@ -48,19 +48,15 @@ class RepetitionTest:
     """
 
     def __init__(self, pmdp: ParametricMDP, kinds: tuple[str, ...]):
-        self._pmdp, self._sizes = pmdp, np.diff(pmdp.row_ptr)
-        self._tables = {kind: _Contexts(pmdp, self._sizes) for kind in kinds}
+        self._tables = {kind: _Contexts(pmdp) for kind in kinds}
         self.total = 0  # steps looked at
 
     def add(self, transitions: np.ndarray, contexts: dict[str, np.ndarray]) -> None:
         """Add the next steps (n,) in order, with the codes (n,) uint64 of each context apart from the row."""
-        rows = self._pmdp.transition_row[transitions]
-        places = self.total + np.arange(len(transitions))
-        self.total += len(transitions)
-        open_rows = self._sizes[rows] > 1  # the others are deterministic
+        steps = np.ascontiguousarray(transitions, np.int64)
         for kind, codes in contexts.items():
-            mixed = mix(codes.astype(np.uint64) ^ mix(rows + _ROWS))
-            self._tables[kind].add(mixed[open_rows], transitions[open_rows], places[open_rows])
+            self._tables[kind].add(np.ascontiguousarray(codes, np.uint64), steps, self.total)
+        self.total += len(steps)
 
     def alarm(self) -> tuple[str, int, int, int, int] | None:
         """(kind, hits, compared, an earlier step, the later one that repeats it) once the e-value reaches 10^6."""
@@ -75,45 +71,53 @@ class RepetitionTest:
 class _Contexts:
     """The last observation in each context of one kind."""
 
-    def __init__(self, pmdp: ParametricMDP, sizes: np.ndarray):
-        self._pmdp, self._sizes = pmdp, sizes
-        self._codes = np.zeros(0, dtype=np.uint64)  # sorted; the transition and the place of each are below
-        self._last = np.zeros((2, 0), dtype=np.int64)
-        self._rate = 1
-        self._matched = np.zeros(pmdp.num_transitions, dtype=np.int64)
-        self.hits = self.misses = 0
-        self._others = 0.0  # Σ ln(k − 1) over misses
-        self.example = (0, 0)
+    def __init__(self, pmdp: ParametricMDP):
+        self._pmdp, self._matched = pmdp, np.zeros(pmdp.num_transitions, dtype=np.int64)
+        self._tally, self._others = np.array([0, 1, 0, 0, 0, 0]), np.zeros(1)
+        self._table = self._empty(min(FIRST_SLOTS, 2 * KEPT))
 
-    def add(self, codes: np.ndarray, transitions: np.ndarray, places: np.ndarray) -> None:
-        kept = codes % np.uint64(self._rate) == 0
-        old = len(self._codes)
-        codes = np.concatenate([self._codes, codes[kept]])
-        last = np.hstack([self._last, [transitions[kept], places[kept]]])
-        order = np.argsort(codes, kind="stable")  # within a context by time
-        codes, last, new = codes[order], last[:, order], order >= old
-        same = np.append(False, codes[1:] == codes[:-1])
-        self._compare(last, np.flatnonzero(same & new))
-        final = np.append(~same[1:], True) if len(codes) else same[:0]
-        self._codes, self._last = codes[final], last[:, final]
-        while len(self._codes) > KEPT:
-            self._rate *= 2
-            kept = self._codes % np.uint64(self._rate) == 0
-            self._codes, self._last = self._codes[kept], self._last[:, kept]
+    def _empty(self, slots: int) -> Struct:
+        return core.Contexts(
+            slots=slots,
+            code=np.empty(slots, np.uint64),
+            last=np.full(slots, -1),
+            place=np.empty(slots, np.int64),
+            matched=self._matched,
+            tally=self._tally,
+            others=self._others,
+        )
 
-    def _compare(self, last: np.ndarray, at: np.ndarray) -> None:
-        """Compare steps at columns ``at`` of (transition, place) with the previous occurrence in the column before."""
-        of = self._pmdp.transition_row
-        at = at[of[last[0, at]] == of[last[0, at - 1]]]  # codes of different rows may collide
-        seen, before = last[0, at], last[0, at - 1]
-        np.add.at(self._matched, seen, 1)
-        same = seen == before
-        self.hits += int(same.sum())
-        self.misses += int((~same).sum())
-        self._others += float(np.log(self._sizes[self._pmdp.transition_row[seen[~same]]] - 1.0).sum())
-        if same.any():
-            latest = at[same][np.argmax(last[1, at[same]])]
-            self.example = int(last[1, latest - 1]), int(last[1, latest])
+    @property
+    def hits(self) -> int:
+        return int(self._tally[2])
+
+    @property
+    def misses(self) -> int:
+        return int(self._tally[3])
+
+    @property
+    def example(self) -> tuple[int, int]:
+        """Places of an earlier step and of a later one with the same outcome."""
+        return int(self._tally[4]), int(self._tally[5])
+
+    def add(self, codes: np.ndarray, transitions: np.ndarray, place: int) -> None:
+        """Compare steps (n,) from a place on; codes (n,) of their contexts, apart from the row."""
+        model, done = (self._pmdp.transition_row, self._pmdp.row_ptr), 0
+        while done < len(codes):
+            rest = (len(codes) - done, codes[done:], transitions[done:], place + done)
+            done += core.compare_contexts(self._table, *rest, *model)
+            if done < len(codes):
+                self._make_room()
+
+    def _make_room(self) -> None:
+        """A larger table, or, beyond `KEPT` contexts, one for half of the codes."""
+        slots = self._table.slots
+        if slots < 2 * KEPT:
+            slots *= 2
+        else:
+            self._tally[1] *= 2
+        old, self._table = self._table, self._empty(slots)
+        core.move_contexts(old, self._table)
 
     def log_e_value(self) -> float:
         seen = np.flatnonzero(self._matched)
@@ -121,7 +125,7 @@ class _Contexts:
         totals = np.bincount(rows, count, 1)[rows]
         likelihood = float(count @ np.log(count / totals)) if len(seen) else 0.0
         prediction = (
-            scipy.special.betaln(self.hits + 0.5, self.misses + 0.5) - scipy.special.betaln(0.5, 0.5) - self._others
+            scipy.special.betaln(self.hits + 0.5, self.misses + 0.5) - scipy.special.betaln(0.5, 0.5) - self._others[0]
         )
         return float(prediction) - likelihood
 
@@ -131,26 +135,14 @@ class EpisodeCodes:
     """Codes of ``step`` and ``episode`` contexts along a sequence that arrives in pieces."""
 
     def __init__(self) -> None:
-        self._step, self._prefix = 0, np.uint64(0)  # at the end of the last piece
+        self._state = np.array([0, 0, 1], dtype=np.uint64)  # at the end of the last piece
 
     def add(self, transitions: np.ndarray, starts: np.ndarray) -> dict[str, np.ndarray]:
         """For the next steps (n,), with ``starts`` (n,) true where an episode begins."""
-        n, place = len(transitions), np.arange(len(transitions))
-        begin = np.maximum.accumulate(np.where(starts, place, -1))
-        step = np.where(begin >= 0, place - begin, place + self._step)
-        powers, inverse = _powers(_RADIX, n), _powers(pow(_RADIX, -1, 2**64), n)
-        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(transitions) * powers[:n], dtype=np.uint64)])
-        here = np.arange(n + 1)
-        start = np.append(begin, begin[-1] if n else -1)  # the last entry is what comes after this piece
-        late = np.uint64(pow(_RADIX, self._step, 2**64))
-        prefix = np.where(
-            start >= 0,
-            (sums[here] - sums[np.maximum(start, 0)]) * inverse[np.maximum(start, 0)],
-            self._prefix + sums * late,
-        )
-        if n:
-            self._step, self._prefix = int(step[-1]) + 1, prefix[n]
-        return {"step": mix(step), "episode": mix(prefix[:n] + mix(step))}
+        steps, episodes = np.empty(len(transitions), np.uint64), np.empty(len(transitions), np.uint64)
+        given = np.ascontiguousarray(transitions, np.int64), np.ascontiguousarray(starts, np.bool_)
+        core.episode_codes(len(steps), *given, self._state, steps, episodes)
+        return {"step": steps, "episode": episodes}
 
 
 class WindowCodes:
@@ -162,33 +154,18 @@ class WindowCodes:
     def add(self, transitions: np.ndarray) -> np.ndarray:
         """(n,) codes of the w transitions before each of the next steps; each of the first w has its own code."""
         joined, before = np.concatenate([self._tail, transitions]), len(self._tail)
-        place = before + np.arange(len(transitions)) - self._width
-        windows = fingerprints(joined, self._width) if len(joined) >= self._width else np.zeros(1, dtype=np.uint64)
+        codes = np.empty(len(transitions), np.uint64)
+        core.window_codes(len(codes), before, self._width, joined, codes)
         self._tail = joined[max(len(joined) - self._width, 0) :]
-        return np.where(place >= 0, windows[np.maximum(place, 0)], mix(place))
-
-
-def fingerprints(rows: np.ndarray, width: int) -> np.ndarray:
-    """(n − width + 1,) uint64 of all windows: Σ_k code(row_{i+k}) r^k modulo 2^64, from running sums."""
-    n = len(rows)
-    powers, inverse = _powers(_RADIX, n), _powers(pow(_RADIX, -1, 2**64), n)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(rows) * powers[:n], dtype=np.uint64)])
-    return mix((sums[width:] - sums[:-width]) * inverse[: n - width + 1])
-
-
-def _powers(base: int, n: int) -> np.ndarray:
-    """(n + 1,) base^0, base^1, … modulo 2^64."""
-    factors = np.full(n + 1, base, dtype=np.uint64)
-    factors[0] = 1
-    return np.cumprod(factors, dtype=np.uint64)
+        return codes
 
 
 def mix(words: np.ndarray) -> np.ndarray:
     """Hash 64-bit words (the finaliser of splitmix64)."""
-    words = (np.asarray(words).astype(np.uint64, casting="unsafe") + np.uint64(1)) * _CODE
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    words = np.ascontiguousarray(words).astype(np.uint64, casting="unsafe")
+    out = np.empty(words.shape, np.uint64)
+    core.mix_words(out.size, words.reshape(-1), out.reshape(-1))
+    return out
 
 
 # ---------------------------------------------------------------------- whole copies, shuffled

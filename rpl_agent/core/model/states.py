@@ -25,6 +25,8 @@ from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model.csr import compact_parts
 
 UNKNOWN = -1
+#: keys up to this number are looked up in a table
+FEW_KEYS = 1 << 18
 Columns = Mapping[str, np.ndarray]
 #: Keys are int64; two spare bits keep sums and comparisons of keys from overflowing.
 KEY_LIMIT = 2**62
@@ -155,6 +157,16 @@ class VariableStates:
         order = np.argsort(keys, kind="stable").astype(np.int32)
         return keys[order], order
 
+    @cached_property
+    def _state_of_key(self) -> np.ndarray | None:
+        """(keys,) the state of every key, UNKNOWN if there is none; None if there are many keys."""
+        if self._codec.size > FEW_KEYS:
+            return None
+        keys, order = self._keys
+        found = np.full(self._codec.size, UNKNOWN, np.int32)
+        found[keys[::-1]] = order[::-1]  # of equal keys the first
+        return found
+
     def find(self, value: Any) -> int:
         key = canonical(value, self.names)
         if len(self.names) == 1 and not isinstance(key, tuple):
@@ -176,6 +188,8 @@ class VariableStates:
     def find_all(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """(n,) indices of states given by columns, −1 if there is none."""
         wanted, inside = self._codec.encode_inside(columns, len(next(iter(columns.values()))))
+        if self._state_of_key is not None:
+            return np.where(inside, self._state_of_key[wanted], UNKNOWN)
         keys, order = self._keys
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(inside & (keys[place] == wanted), order[place], UNKNOWN)

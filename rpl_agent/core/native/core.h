@@ -431,6 +431,44 @@ int64_t extract(const graph *g, int64_t count, const int64_t *states /*[count]*/
                 int64_t *row_of /*[*]*/, const int32_t *labels /*[g.row_ptr[g.state_ptr[g.count]]]*/,
                 int32_t *label /*[#successor]*/, int64_t *exits /*[*]*/);
 
+/* ---------------------------------------------------------------------- repetition.c: repeated chance */
+
+/* The last transition, and its place in the data, in each context of one kind: a table with linear probing, -1 in the
+ * `last` of empty slots, at most half full. tally: contexts stored, the rate (a power of two: only codes that are
+ * multiples of it are stored), steps with the same outcome as the last time, with another one, and the places of the
+ * latest pair with the same. others: the sum of ln(k - 1) over those with another outcome of k; matched (T): outcomes of
+ * both. */
+typedef struct contexts {
+    int64_t slots; /* a power of two */
+    uint64_t *code /*[slots]*/;
+    int64_t *last /*[slots]*/;
+    int64_t *place /*[slots]*/;
+    int64_t *matched /*[*]*/;
+    int64_t *tally /*[6]*/;
+    double *others /*[1]*/;
+} contexts;
+
+/* out (n) = the hashes of words (n). */
+void mix_words(int64_t n, const uint64_t *words /*[n]*/, uint64_t *out /*[n]*/);
+
+/* Codes (n) of the number of each step in its episode, and of the episode so far; an episode begins where `starts` (n).
+ * state: (step, sum, power) after the last piece, (0, 0, 1) before the first. */
+void episode_codes(int64_t n, const int64_t *transitions /*[n]*/, const bool *starts /*[n]*/, uint64_t *state /*[3]*/,
+                   uint64_t *steps /*[n]*/, uint64_t *episodes /*[n]*/);
+
+/* codes (n) of the `width` transitions before each of the last n; the first of the data have codes of their own. */
+void window_codes(int64_t n, int64_t before, int64_t width, const int64_t *transitions /*[before + n]*/,
+                  uint64_t *codes /*[n]*/);
+
+/* Compares steps (n) with the last ones in their contexts, whose codes are without the row; the first of them has a
+ * place in the data. How many were compared: fewer than n if the table needs room. */
+int64_t compare_contexts(const contexts *table, int64_t n, const uint64_t *codes /*[n]*/,
+                         const int64_t *transitions /*[n]*/, int64_t place, const int32_t *row_of /*[#table.matched]*/,
+                         const int64_t *row_ptr /*[*]*/);
+
+/* Moves what the rate selects into the new table, which is empty; tables may share their tally. */
+void move_contexts(const contexts *old, const contexts *new);
+
 /* ---------------------------------------------------------------------- counting.c: the evidence */
 #define NO_ROW -1
 #define NO_SUCCESSOR -2

@@ -124,11 +124,13 @@ class Problem:
         """What a play is worth."""
         return self.task.criterion
 
-    @cached_property
+    @property
     def as_cost(self) -> Problem:
         """A total of both signs as a cost: gains are negative costs. Any other problem as it is."""
-        if not self.criterion.signed or self.objective.sense is Sense.MIN:
-            return self
+        return self._mirrored if self.criterion.signed and self.objective.sense is not Sense.MIN else self
+
+    @cached_property
+    def _mirrored(self) -> Problem:
         objective = replace(self.objective, sense=Sense.MIN, unreached=Unreached.ACCUMULATE)
         task, agent = replace(self.task, objective=objective, reward=-self.reward), -self.agent
         return replace(self, task=task, agent=agent, maximise=not self.maximise, mirrors=self)
