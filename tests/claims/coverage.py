@@ -1,9 +1,10 @@
-"""Coverage of all statements of improvements and of certificates within limits, in whole runs with many looks.
+"""Coverage of all statements of improvements, of certificates within limits and of curves, in runs with many looks.
 
 `python -m tests.claims.coverage --runs 1000` draws parameters, then data of a policy that changes with the data, and
-asks at several times for an improvement over a known baseline and for a policy within a limit. A run *misses* if any
-statement of any look is false: on the gain, on the values of both policies, on the limit, on the policy within it, on
-every policy that keeps it, or on the limit's best. At most the share δ of runs may.
+asks at several times for an improvement over a known baseline, for a policy within a limit and for the curve of two
+objectives. A run *misses* if any statement of any look is false: on the gain, on the values of both policies, on the
+limit, on the policy within it, on every policy that keeps it, on the limit's best, on a point of the curve, or on all
+policies by one of its half planes. At most the share δ of runs may.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, build
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.claims.combined import CombinedModel
+from rpl_agent.guarantee.claims.curves import curve
 from rpl_agent.guarantee.claims.improvement import improve
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.claims.occupancy import OccupancyProgram
@@ -29,6 +32,7 @@ SOLVED = 1e-6
 #: Looks of a run: transitions of all rows in turn until then.
 LOOKS = (4, 12, 40, 120)
 GOAL = Objective.parse("maximise probability of goal subject to probability of trap <= 0.2")
+CURVE = [Objective.parse("maximise probability of goal"), Objective.parse("minimise probability of trap")]
 
 
 def corridor() -> ParametricMDP:
@@ -76,11 +80,25 @@ def limits_hold(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, delta: f
     return holds and found.lower - SOLVED <= value and (best is None or best.values[0] <= found.upper + SOLVED)
 
 
-def run(rng: np.random.Generator, delta: float) -> tuple[bool, bool]:
-    """(whether a statement on an improvement is false, whether one on limits is) at some look of one run."""
+def curve_holds(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, delta: float) -> bool:
+    """Whether the points of the curve have the values that they claim, and no policy is beyond a half plane."""
+    found = curve(pmdp, counts, CURVE, delta=delta, points=4)
+    holds = True
+    for point in found.points:
+        values = [true_value(pmdp, objective, point.policy, theta) for objective in CURVE]
+        holds &= all(within(*one) for one in zip(point.lower, values, point.upper))
+    every = [Policy.deterministic(np.array(rows)) for rows in product(*map(range, pmdp.state_ptr, pmdp.state_ptr[1:]))]
+    gains = [[sign * true_value(pmdp, o, policy, theta) for sign, o in zip(found.signs, CURVE)] for policy in every]
+    for plane in found.half_planes:
+        holds &= max(float(np.dot(plane.weights, gain)) for gain in gains) <= plane.most + SOLVED
+    return holds
+
+
+def run(rng: np.random.Generator, delta: float) -> tuple[bool, bool, bool]:
+    """Whether a statement on an improvement, one on limits, one of a curve is false at some look of one run."""
     pmdp = corridor()
     theta = rng.uniform(0.1, 0.9, 2)
-    mdp, counts, missed = pmdp.instantiate(theta), Counts(pmdp), [False, False]
+    mdp, counts, missed = pmdp.instantiate(theta), Counts(pmdp), [False, False, False]
     rows = [np.arange(*pmdp.row_ptr[row : row + 2]) for row in range(pmdp.num_rows)]
     free = [row for row in range(pmdp.num_rows) if len(rows[row]) > 1]
     baseline = Policy.deterministic(rng.integers(pmdp.state_ptr[:-1], pmdp.state_ptr[1:]))
@@ -93,10 +111,11 @@ def run(rng: np.random.Generator, delta: float) -> tuple[bool, bool]:
             counts.add_transitions(np.array(drawn))
         missed[0] |= not improvement_holds(pmdp, counts, theta, baseline, delta)
         missed[1] |= not limits_hold(pmdp, counts, theta, delta)
-    return missed[0], missed[1]
+        missed[2] |= not curve_holds(pmdp, counts, theta, delta)
+    return missed[0], missed[1], missed[2]
 
 
-def runs(number: int, delta: float, seed: int) -> Iterator[tuple[bool, bool]]:
+def runs(number: int, delta: float, seed: int) -> Iterator[tuple[bool, bool, bool]]:
     for k in range(number):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -110,14 +129,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the first run")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many processor seconds")
     arguments = parser.parse_args()
-    start, done, gains, limits = time.process_time(), 0, 0, 0
-    for gain, limit in runs(arguments.runs, arguments.delta, arguments.seed):
-        done, gains, limits = done + 1, gains + gain, limits + limit
+    start, found = time.process_time(), list[tuple[bool, bool, bool]]()
+    for missed in runs(arguments.runs, arguments.delta, arguments.seed):
+        found.append(missed)
+        if len(found) % 100 == 0:
+            print(told(found, arguments.delta), f"{time.process_time() - start:.0f} CPU s", flush=True)
         if time.process_time() - start > arguments.seconds:
             break
-    print(f"{done:,} runs of {len(LOOKS)} looks at delta {arguments.delta:g}: {gains} miss in improvements, ", end="")
-    print(f"{limits} within limits; at most {arguments.delta * done:.0f} may; {time.process_time() - start:.0f} CPU s")
-    raise SystemExit(max(gains, limits) > arguments.delta * done)
+    print(told(found, arguments.delta), f"{time.process_time() - start:.0f} CPU s")
+    raise SystemExit(sum(map(any, found)) > arguments.delta * len(found))
+
+
+def told(found: list[tuple[bool, bool, bool]], delta: float) -> str:
+    parts = ", ".join(f"{sum(kind)} {name}" for kind, name in zip(zip(*found), ("improvements", "limits", "curves")))
+    whole = f"{len(found):,} runs of {len(LOOKS)} looks at delta {delta:g}: {sum(map(any, found))} miss ({parts})"
+    return f"{whole}; at most {delta * len(found):.0f} may;"
 
 
 if __name__ == "__main__":
