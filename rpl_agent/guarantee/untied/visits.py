@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rpl_agent.core.native import core
 from rpl_agent.guarantee.stakes import level
 from rpl_agent.guarantee.untied.policy_rows import SETTLED, SWEEPS, PolicyRows, first_values
 
@@ -114,10 +115,13 @@ class VisitBounds:
     def _losses(self, stakes: np.ndarray, side: float) -> np.ndarray:
         """(k,) Σ_k h(± b (y_k − c)) of every row, at the worse end of each y; one stake (k,) for each."""
         rows, bound = self._rows, np.zeros(len(self._rows.owner))
+        rounded = (
+            16.0 * core.UNIT_ROUNDOFF * stakes[rows.owner] * rows.scale
+        )  # of z and of h
         for end in (self._low, self._high):
             z = side * stakes[rows.owner] * (rows.discount * end[rows.successor] - self._plan.centre[rows.owner])
             bound = np.maximum(bound, -np.log1p(-z) - z)
-        return rows.sum(self._found.seen * bound) * (1.0 + rows.rounding)
+        return rows.sum(self._found.seen * (bound + rounded)) * (1.0 + rows.rounding)
 
     def _alone(self, side: float) -> np.ndarray:
         """(k,) the most that e (side 1) or −e (side −1) can be."""
