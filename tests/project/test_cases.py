@@ -13,6 +13,7 @@ import pytest
 import scipy.stats
 from gymnasium.utils.env_checker import check_env
 
+from benchmarks import bench_sepsis
 from rpl_agent import RPLAgent, certify, check_model
 from rpl_agent.agent import EveryN
 from rpl_agent.cli import main
@@ -191,6 +192,20 @@ def test_bounds_of_stays_hold(small_benchmark):
     assert lower <= logged <= upper < lower + 0.15
     assert known.lower <= logged <= known.upper
     assert certify(world.pmdp, counts, world.objective, names["CONFIG"]).upper >= best
+
+
+def test_certificates_of_stays_hold(small_benchmark):
+    """Bets on rows and on later visits, with and without the graph, and the clinicians' own log."""
+    found = {row["bounds"]: row for row in bench_sepsis.rows(smoke=True)}
+    assert list(found) == ["no graph", "best policy", "clinicians"]
+    for name, row in found.items():
+        assert row["lower"] <= row["value"] <= row["upper"] and 0.0 < row["width"] < 0.5
+        assert name == "clinicians" or row["optimum"] <= row["upper"]
+
+
+def test_the_benchmark_says_which_package_is_missing(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert bench_sepsis.rows() == [{"skipped": "the package is missing: pip install --no-deps icu-sepsis==2.0.1"}]
 
 
 def test_classes_of_severity(small_benchmark, monkeypatch, capsys):
