@@ -115,9 +115,7 @@ class VisitBounds:
     def _losses(self, stakes: np.ndarray, side: float) -> np.ndarray:
         """(k,) Σ_k h(± b (y_k − c)) of every row, at the worse end of each y; one stake (k,) for each."""
         rows, bound = self._rows, np.zeros(len(self._rows.owner))
-        rounded = (
-            16.0 * core.UNIT_ROUNDOFF * stakes[rows.owner] * rows.scale
-        )  # of z and of h
+        rounded = 16.0 * core.UNIT_ROUNDOFF * stakes[rows.owner] * rows.scale  # of z and of h
         for end in (self._low, self._high):
             z = side * stakes[rows.owner] * (rows.discount * end[rows.successor] - self._plan.centre[rows.owner])
             bound = np.maximum(bound, -np.log1p(-z) - z)
