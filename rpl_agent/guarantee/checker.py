@@ -174,6 +174,25 @@ def solved(matrix: list[list[Any]], right: list[Any]) -> list[Any] | None:
     return [row[-1] / row[k] for k, row in enumerate(rows)]
 
 
+def is_positive(matrix: list[list[Any]]) -> bool:
+    """Whether a symmetric matrix is proved to be positive definite: WAW' has a dominant diagonal, for some W.
+
+    A: whole numbers, each less than 1 off, with a diagonal lowered by more than that can raise an eigenvalue.
+    """
+    n, unit = len(matrix), Fraction(2**80) / (max((abs(x) for row in matrix for x in row), default=0) or 1)
+    A = [[int(x * unit) - n * (i == j) for j, x in enumerate(row)] for i, row in enumerate(matrix)]
+    rows = [[*map(float, row), *(float(i == j) for j in range(n))] for i, row in enumerate(A)]
+    for k, pivot in enumerate(rows):
+        if not pivot[k] > 0:
+            return False
+        for i in range(k + 1, n):
+            share = rows[i][k] / pivot[k]
+            rows[i] = [a - share * b for a, b in zip(rows[i], pivot)] if share else rows[i]
+    W = [[int(2.0**90 * x / sqrt(row[k])) for x in row[n:]] for k, row in enumerate(rows)]  # Cholesky's inverse
+    half = [[sum(map(mul, w, column)) for column in A] for w in W]
+    return all(2 * sum(map(mul, h, w)) > sum(abs(sum(map(mul, h, v))) for v in W) for h, w in zip(half, W))
+
+
 PI = [Fraction(3141592653589793238462643383279502884197 + k, 10**39) for k in (0, 1)]
 
 
@@ -803,8 +822,8 @@ class Likelihood:
             linear = [x + K * (phi * e - 1) * y for x, y in zip(linear, n)]
             square = [[x + K * phi / 2 * y * z for x, z in zip(row, n)] if y else row for row, y in zip(square, n)]
         need(height <= self.bound, "the centre of the ball is no point of the likelihood's set")
-        encloses = solved(shifted(square, level - self.bound - norm_up(linear)), linear)
-        need(encloses is not None, "the ball does not enclose the likelihood's set")
+        encloses = is_positive(shifted(square, level - self.bound - norm_up(linear)))
+        need(encloses, "the ball does not enclose the likelihood's set")
 
 
 def stake(level: float, share: float) -> float:
@@ -1158,14 +1177,15 @@ class Claim:
                 a0, l = a0 + p * v, [x + p * y + w * v * z for x, y, z in zip(l, g, slope)]
                 moves += [(w, slope, g)] if any(g) and any(slope) else []
         own = [i for i in range(len(here)) if any(slope[i] for _, slope, _ in moves)]
-        turn = [[-sum(w * slope[i] * g[j] for w, slope, g in moves) for j in range(len(here))] for i in own]
+        pulls = [[-w * slope[i] for w, slope, _ in moves] for i in own]
+        turn = [[sum(map(mul, pull, column)) for column in zip(*(g for _, _, g in moves))] for pull in pulls]
         minus = [[row[j] + other[i] for j, other in zip(own, turn)] for i, row in zip(own, turn)]  # −A over 2 den
         rest = [[x for j, x in enumerate(row) if j not in own] for row in turn]  # −B over 2 den
         linear, rough = a0 + farthest(ball, l), highest(ball, minus, rest)
         if 2 * linear + rough > 0 > linear and not isinstance(ball, Box):
             t = Fraction(-2 * linear)
             less = [[x - sum(map(mul, b, c)) / t for x, c in zip(row, rest)] for row, b in zip(minus, rest)]
-            if solved(shifted(less, t), [0 for _ in own]) is not None:
+            if is_positive(shifted(less, t)):
                 return Fraction(0)
         return Fraction(2 * linear + rough, 2 * den)
 

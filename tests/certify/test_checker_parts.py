@@ -39,6 +39,20 @@ def test_factorials_are_enclosed(n):
     assert low / checker.ONE == pytest.approx(float(special.gammaln(n + 1.0)), rel=1e-13, abs=1e-13)
 
 
+def test_matrices_near_the_edge_are_proved_on_the_right_side():
+    """Least eigenvalues of ±2^-30 with many coordinates, huge and tiny units; exactly singular ones never pass."""
+    rng = np.random.default_rng(4)
+    for size, scale in ((1, 1), (2, 10**40), (24, Fraction(1, 10**30)), (40, 1)):
+        B = [[Fraction(int(x)) for x in row] for row in rng.integers(-99, 100, (size, size - 1 or 1))]
+        square = [[scale * sum(a * b for a, b in zip(row, other)) for other in B] for row in B]  # of rank size − 1
+        singular = square if size > 1 else [[Fraction(0)]]
+        assert not checker.is_positive(singular)
+        for amount in (Fraction(1, 2**30), Fraction(1, 2**10), Fraction(1000)):
+            assert checker.is_positive(checker.shifted(singular, scale * amount))
+            assert not checker.is_positive(checker.shifted(singular, -scale * amount))
+    assert checker.is_positive([])
+
+
 def test_positive_definite_matrices():
     draw, found = random.Random(2), set()
     for _ in range(50):
@@ -49,6 +63,7 @@ def test_positive_definite_matrices():
         solution = checker.solved(matrix, right)
         found.add(solution is None)
         assert (solution is not None) == bool((np.linalg.eigvalsh(floats) > 1e-9).all())
+        assert checker.is_positive(matrix) == (solution is not None)
         if solution is not None:
             assert np.array(solution, dtype=float) == pytest.approx(np.linalg.solve(floats, [1.0, 2.0, 3.0]))
     assert found == {True, False}
