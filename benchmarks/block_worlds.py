@@ -48,8 +48,17 @@ def random_world(number: int) -> BlockWorld:
     return BlockWorld(*block_model(number, UNKNOWNS[number]), DISCOUNTED, 50, 1e-3)
 
 
+def small_world(number: int) -> BlockWorld:
+    """One of many, of 7 to 40 unknowns, seeds apart from those of `random_world`."""
+    seed = 1_000 + number
+    unknowns = int(np.random.default_rng(seed).integers(7, 41))
+    return BlockWorld(*block_model(seed, unknowns), DISCOUNTED, 50, 1e-3)
+
+
 def world(name: str) -> BlockWorld:
-    """By name: "bridges", "wet chicken" or "random 3"."""
+    """By name: "bridges", "wet chicken", "random 3" or "block 3"."""
     if name.startswith("random"):
         return random_world(int(name.split()[1]))
+    if name.startswith("block"):
+        return small_world(int(name.split()[1]))
     return {"bridges": bridges, "wet chicken": wet_chicken}[name]()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from rpl_agent.agent.exploration import Exploration, ForCertificate, optimistic_share
+from rpl_agent.agent.exploration import Exploration, ForCertificate, alternates, optimistic_share
 from rpl_agent.agent.exploration.design import optimum_gradient
 from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.planner import Planner
@@ -293,7 +293,7 @@ class _Imagined:
         visits = self._followed(policy.at(0).mixed(self.pmdp, self.sampler.weight))
         if planner.informative is None:
             return visits
-        share = optimistic_share(done, max(FIRST, int(done * GROWTH)))
+        share = optimistic_share(done, max(FIRST, int(done * GROWTH)), alternates(self.pmdp))
         return share * visits + (1.0 - share) * self._followed(planner.informative)
 
     def _followed(self, policy: Policy) -> np.ndarray:

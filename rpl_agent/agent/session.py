@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent.agent.exploration import block_of
+from rpl_agent.agent.exploration import alternates, block_of
 from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.exploration.within_limits import WithinLimits
 from rpl_agent.agent.planner import Planner
@@ -278,7 +278,7 @@ class Session(SessionRecord, RunSession):
             return fixed, until_turn
         if self.informative is None:
             return self.sampling, until_turn
-        optimistic, until_change = block_of(self.episodes)
+        optimistic, until_change = block_of(self.episodes, alternates(self.pmdp))
         return self.sampling if optimistic else self.informative, min(until_change, until_turn)
 
     def plan(self, agent: Any) -> None:

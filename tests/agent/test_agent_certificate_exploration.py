@@ -8,7 +8,7 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent import RPLAgent
-from rpl_agent.agent.exploration import block_of, explorations, optimistic_share, register_exploration
+from rpl_agent.agent.exploration import alternates, block_of, explorations, optimistic_share, register_exploration
 from rpl_agent.agent.exploration.design import Episodes, RowInformation, design, informative_policy
 from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.core.coupled.attribution import point_frame, slopes
@@ -21,6 +21,7 @@ from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver.problem import Problem
 from rpl_agent.guarantee.pipeline import Config, uncertainty_from
 from rpl_envs import benchmark
+from tests.reference.block_models import block_model
 
 pytestmark = pytest.mark.short_runs
 
@@ -34,16 +35,23 @@ def test_unknown_names_are_refused():
         RPLAgent(exploration="curious")
 
 
-def test_one_episode_in_the_root_of_their_number_is_optimistic():
+@pytest.mark.parametrize("evenly", [False, True])
+def test_the_share_of_optimistic_episodes(evenly):
+    """One in the root of their number, or every other one."""
     episodes, optimistic, changes = 0, 0, 0
     while episodes < 100_000:
-        kind, length = block_of(episodes)
+        kind, length = block_of(episodes, evenly)
         assert length >= 1
-        assert all(block_of(episodes + k) == (kind, length - k) for k in range(min(length, 5)))
+        assert all(block_of(episodes + k, evenly) == (kind, length - k) for k in range(min(length, 5)))
         optimistic += length * kind
         episodes, changes = episodes + length, changes + 1
-    assert abs(optimistic / episodes - optimistic_share(0, episodes)) < 1e-3
+    assert abs(optimistic / episodes - optimistic_share(0, episodes, evenly)) < 2e-3
     assert changes < 1500
+
+
+def test_models_of_many_unknowns_play_optimistically_in_half_of_the_episodes():
+    assert alternates(block_model(0, 8)[0])
+    assert not alternates(benchmark("Aircraft-20x10").pmdp)
 
 
 def test_rates_are_derivatives_of_the_variance():

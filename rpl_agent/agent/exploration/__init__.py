@@ -1,7 +1,8 @@
 """Sampling policies. Any sampling policy is sound, so which one is used is a matter of speed.
 
-The agent plays the optimistic policy (`optimism`), which finds the best one, in a few episodes, and what an
-`Exploration` plans in the others: an object with a name, chosen by that name or handed to the agent.
+The agent plays the optimistic policy (`optimism`), which finds the best one, in a few episodes (in half of them, if a
+model has many unknowns), and what an `Exploration` plans in the others: an object with a name, chosen by that name or
+handed to the agent.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Protocol
 from rpl_agent.agent.exploration.design import informative_policy
 from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.model import Objective, Policy
+from rpl_agent.core.model import Objective, ParametricMDP, Policy
+from rpl_agent.core.regions.blocks import has_few_coordinates
 from rpl_agent.core.registry import Registry
 from rpl_agent.guarantee.pipeline import Uncertainty
 
@@ -102,17 +104,28 @@ def exploration_of(chosen: str | Exploration) -> Exploration:
     return explorations.get(chosen) if isinstance(chosen, str) else chosen
 
 
-def block_of(episodes: int) -> tuple[bool, int]:
+def alternates(pmdp: ParametricMDP) -> bool:
+    """Whether optimistic episodes are half of all: with many unknowns.
+
+    A design knows only the value's own direction. With many unknowns much of a certificate's width is what the set
+    leaves open in the others: whether a row that is rarely played is better, and products of two errors. Optimism plays
+    where these matter.
+    """
+    return not has_few_coordinates(pmdp)
+
+
+def block_of(episodes: int, evenly: bool = False) -> tuple[bool, int]:
     """(whether the next episode is optimistic, episodes until that changes).
 
-    One in ⌈√t⌉ is: the first two of every block of episodes k² … (k + 1)² − 1. Depends on the number of episodes
-    alone, so that a resumed run continues in the same block.
+    One in ⌈√t⌉ is, the first two of every block of episodes k² … (k + 1)² − 1; ``evenly`` the first half of each.
+    Depends on the number of episodes alone, so that a resumed run continues in the same block.
     """
     root = math.isqrt(episodes)
-    position = episodes - root * root
-    return (True, min(2 - position, 2 * root + 1 - position)) if position < 2 else (False, 2 * root + 1 - position)
+    position, length = episodes - root * root, 2 * root + 1
+    first = min(root + 1 if evenly else 2, length)
+    return (True, first - position) if position < first else (False, length - position)
 
 
-def optimistic_share(first: int, last: int) -> float:
+def optimistic_share(first: int, last: int, evenly: bool = False) -> float:
     """The share of optimistic episodes among numbers first … last − 1."""
-    return min(2.0 * (math.sqrt(last) - math.sqrt(first)) / (last - first), 1.0)
+    return 0.5 if evenly else min(2.0 * (math.sqrt(last) - math.sqrt(first)) / (last - first), 1.0)

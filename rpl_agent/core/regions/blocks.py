@@ -92,9 +92,13 @@ class Factorisation:
 
 def blocks_pay(pmdp: ParametricMDP) -> bool:
     """Whether a product of small regions is better than one region over all coordinates."""
+    return not has_few_coordinates(pmdp) and factorisation(pmdp).pays  # with few there is no need to look at rows
+
+
+def has_few_coordinates(pmdp: ParametricMDP) -> bool:
+    """Whether one region over all coordinates is small in each direction."""
     table = pmdp.table
-    few = (pmdp.num_parameters if table.is_plain else len(table.reduction.pivots)) <= JOINT_RANK
-    return not few and factorisation(pmdp).pays  # with few coordinates there is no need to look at rows
+    return (pmdp.num_parameters if table.is_plain else len(table.reduction.pivots)) <= JOINT_RANK
 
 
 def is_blockwise(pmdp: ParametricMDP) -> bool:
