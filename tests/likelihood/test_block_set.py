@@ -11,7 +11,6 @@ import pytest
 
 from rpl_agent import Config, Counts, certify
 from rpl_agent.core.evidence.sampling import uniform_counts
-from rpl_agent.core.model import Domain, build
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import checker
@@ -20,6 +19,7 @@ from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates, mode
 from rpl_agent.guarantee.likelihood.region import learned, likelihood_region
 from rpl_agent.guarantee.proof import prove
 from rpl_agent.guarantee.proof.content import data_content
+from tests.likelihood import coverage
 from tests.reference.block_models import DISCOUNTED, block_model
 
 ALPHA = 0.01
@@ -163,22 +163,8 @@ def test_more_coordinates_than_the_checker_takes_have_intervals_only():
     assert joint_coordinates(block_model(0, 65, 40, 2)[0]) is None
 
 
-def _thrown(sides: int):
-    """(model, truth): one die with many sides and a reward on each, thrown in one of two ways."""
-    names = [f"p{k}" for k in range(sides - 1)]
-    chances = [*names, " - ".join(["1", *names])]
-    ways = {"low": list(range(1, sides + 1)), "high": list(range(sides, 0, -1))}
-
-    def rows(s: int) -> dict:
-        return {"back": {0: "1"}} if s else {way: dict(zip(to, chances)) for way, to in ways.items()}
-
-    domain = Domain(tuple(names), np.zeros(sides - 1), np.ones(sides - 1)).with_simplex(names)
-    pmdp = build(0, rows, domain=domain, rewards={"gain": lambda s, a: s / sides}, name="die")
-    return pmdp, np.random.default_rng(0).dirichlet(np.full(sides, 5.0))[:-1]
-
-
 def test_one_block_of_more_coordinates_than_particles_fill_has_bets_too():
-    pmdp, theta = _thrown(16)
+    pmdp, theta = coverage.die(16, np.random.default_rng(0).dirichlet(np.full(16, 5.0)))
     counts = uniform_counts(pmdp, DISCOUNTED, theta, 400, 20, 3)
     found = certify(pmdp, counts, DISCOUNTED, delta=0.01)
     alone = certify(pmdp, counts, DISCOUNTED, delta=0.01, bets=False)
@@ -189,3 +175,10 @@ def test_one_block_of_more_coordinates_than_particles_fill_has_bets_too():
     proof = prove(pmdp, counts, found)
     checker.check(proof)
     assert proof["claim"]["upper"] - proof["claim"]["lower"] <= 1.001 * found.gap
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_whole_runs_hold(number):
+    """A few of the runs of `tests.likelihood.coverage`, at an error at which none of them should miss."""
+    missed, _ = coverage.run(number, seed=7, delta=0.001)
+    assert not missed

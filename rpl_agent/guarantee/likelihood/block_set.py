@@ -95,6 +95,7 @@ def _first_prior(line: Line) -> Density:
     return Density(x, np.tril(line.spread(np.zeros(len(line.free)), x)))
 
 
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def _posterior(forms: Forms, prior: Density, K: np.ndarray) -> np.ndarray | None:
     """(r,) near the maximiser of Σ K ln f + ln W, from the prior's mean; None if numbers overflow."""
     precision, x = prior.L @ prior.L.T, prior.mean.copy()
