@@ -962,6 +962,7 @@ class Known:
     def __init__(self, objective: Objective, data: Data, delta: Fraction, method: str, proof: Any) -> None:
         self.model, self.objective, self.cuts = data.model, objective, list[Cut]()
         self.ball: Ball | None = None
+        self.box: Box | None = None
         line, part = self.model.coordinates, proof["likelihood"]
         bets, joint, single = shares(self.model, method, delta)
         self.intervals = Intervals(data, single, proof["ends"])
@@ -1009,6 +1010,18 @@ class Known:
             found.append(half)
         return found
 
+    def boxed(self) -> Box:
+        """A box that holds all that is left, by the intervals of expressions of one coordinate."""
+        if self.box is None:
+            ends = [list(pair) for pair in self.reach]
+            for f in self.line.free:
+                (i, w), *more = [(i, w) for i, w in enumerate(self.line.terms[f][1:]) if w]
+                scaled = [Fraction(y[f] * self.line.den, ONE) for y in (self.intervals.low, self.intervals.high)]
+                low, high = sorted((y - self.line.terms[f][0]) / w for y in scaled)
+                ends[i] = ends[i] if more else [max(ends[i][0], low), min(ends[i][1], high)]
+            self.box = Box(self.line, ends)
+        return self.box
+
     def cut(self, name: Any) -> Cut:
         """Of a bet: its number; of the likelihood: a point; of an interval: "low 3", "high 3"; else "domain 3"."""
         if not isinstance(name, str):
@@ -1053,7 +1066,8 @@ class Claim:
         model, objective, self.policy = self.model, self.objective, policy
         self.upper, self.sign, self.side = upper, 1 if upper else -1, "upper" if upper else "lower"
         values = [proof["values"]] if objective.horizon is None else proof["values"]
-        self.ball = region.ball if max(len(U or ()) for row in values for U in row) > 1 else None
+        around = region.boxed() if proof.get("box") else region.ball
+        self.ball = around if max(len(U or ()) for row in values for U in row) > 1 else None
         size = 1 + len(self.ball.center) if self.ball else 1
         fits = len(values) == (objective.horizon or 0) + 1 and all(len(row) == model.states for row in values)
         need(fits, "values of a wrong number of steps or states")
@@ -1237,11 +1251,13 @@ def at_most(claims: list[Claim], multipliers: list[Any]) -> Fraction:
         v, whole = claim.U[-1][claim.model.initial] or (0, [])
         value, g = value + Fraction(v, claim.den), [Fraction(x, claim.den) for x in whole]
         slope = [x + y for x, y in zip(slope, g)] if slope and g else slope or g
-    if region.ball is not None and slope:
+    ball = next((claim.ball for claim in claims if claim.ball), None)
+    need(all(claim.ball in (None, ball) for claim in claims), "functions over a ball and over a box are compared")
+    if ball is not None:
         a, b = region.joined(multipliers)
-        value += b - sum(x * y for x, y in zip(a, region.ball.center))
-        slope = [x - sum(y * z for y, z in zip(a, column)) for x, column in zip(slope, zip(*region.ball.factor))]
-    return value + (sum(map(abs, slope)) if isinstance(region.ball, Box) else norm_up(slope))
+        value += b - sum(x * y for x, y in zip(a, ball.center))
+        slope = [x - sum(y * z for y, z in zip(a, column)) for x, column in zip(slope, zip(*ball.factor))]
+    return value + (sum(map(abs, slope)) if isinstance(ball, Box) else norm_up(slope))
 
 
 def check_optimal(best: Claim, mine: Claim, fates: list[Any]) -> None:

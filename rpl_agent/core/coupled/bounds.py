@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from rpl_agent.core.coupled.affine import AffineBound, AffineProof, Side, excess, row_excess
+from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side, excess, row_excess
 from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.native import UNIT_ROUNDOFF, core
@@ -25,6 +25,7 @@ from rpl_agent.core.regions.blocks import factorisation
 from rpl_agent.core.regions.frame import Frame, frame_of
 from rpl_agent.core.regions.parameter_region import ParameterRegion
 from rpl_agent.core.regions.product import Product
+from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation, longest_chain
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver.graph import model_graph
@@ -211,6 +212,7 @@ def coupled_bounds(
         every_policy = policy is None and side is not Side.own(objective.sense)
         if isinstance(expansion, StepExpansion):
             found[side] = _noted(proved, proof, expansion, side, every_policy)
+            found[side] = _tighter(side, found[side], _in_box(proof, expansion, side, every_policy))
             continue
         best = expansion.bound(side, every_policy).at(region, problem.pmdp.initial_state)  # if it needed no slack
         limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
@@ -219,6 +221,7 @@ def coupled_bounds(
         if np.isfinite(gap) and side.value * (limit - best) <= least:
             continue
         found[side] = _noted(proved, proof, expansion, side, every_policy)
+        found[side] = _tighter(side, found[side], _in_box(proof, expansion, side, every_policy))
         so_far = (min if side is Side.UPPER else max)(found[side], limit)
         if pieces > 1 and np.isfinite(gap) and side.value * so_far - side.value * best > SPLIT * gap:
             found[side] = side.value * worst_of_pieces(
@@ -295,6 +298,24 @@ def _noted(
         return side.value * np.inf
     proved[side] = bound
     return bound.at(proof.region, proof.problem.pmdp.initial_state)
+
+
+def _tighter(side: Side, one: float, other: float) -> float:
+    return min(one, other) if side is Side.UPPER else max(one, other)
+
+
+def _in_box(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool) -> float:
+    """The bound of functions over the box of a sliced region, infinite if none was found.
+
+    The ball around many coordinates is large in each of them: actions that are nearly as good as the best are
+    compared at its far ends. The box has the intervals of single expressions.
+    """
+    if not isinstance(proof.region, Sliced):
+        return side.value * np.inf
+    frame, policy = BoxFrame.around(*proof.region.box(), is_reduced=True), expansion.policy
+    found = expansion_of(proof.problem, frame, None if every_policy else policy, policy)
+    bound = None if found is None else proved_bound(proof, found, side, every_policy)
+    return side.value * np.inf if bound is None else bound.at(proof.region, proof.problem.pmdp.initial_state)
 
 
 def _of_piece(

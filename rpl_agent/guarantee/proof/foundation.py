@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rpl_agent.core.coupled.affine import BoxFrame
 from rpl_agent.core.evidence.intervals import anytime
 from rpl_agent.core.model.pmdp import ParametricMDP
 from rpl_agent.core.regions.frame import Frame
@@ -106,6 +107,17 @@ class Cuts:
             if np.linalg.norm(y) < 1 + 1e-9:  # the best point of the ball
                 break
             A, b = np.vstack([A, y / np.linalg.norm(y)]), np.append(b, 1.0)
+        return min(found, key=lambda pair: pair[0])
+
+    def farthest_in_box(self, frame: BoxFrame, slope: np.ndarray) -> tuple[float, np.ndarray]:
+        """The same over a box: at most m·(b − A center) + Σ |slope − F'A'm|."""
+        size, room, normals = float(np.abs(slope).sum()), self.b - self.A @ frame.center, self.A * frame.half
+        found = [(size, np.zeros(len(room)))]
+        if size:
+            m = LinearProgram(normals, room, -np.ones(len(slope)), np.ones(len(slope))).optimum(-slope / size)[1]
+            if m is not None:
+                m = m * size
+                found.append((float(m @ room + np.abs(slope - m @ normals).sum()), m))
         return min(found, key=lambda pair: pair[0])
 
     def duals(self, claim: checker.Claim) -> dict[str, list[Any]]:
@@ -224,5 +236,15 @@ class Foundation:
             slopes += [[float(Fraction(x, claim.den)) for x in g]] if g else []
         if not slopes or self.cuts is None or self.frame is None:
             return []
-        found = self.cuts.farthest(self.frame, np.sum(slopes, axis=0))[1]
+        slope, box = np.sum(slopes, axis=0), next((claim.ball for claim in claims if claim.ball), None)
+        if isinstance(box, checker.Box):
+            found = self.cuts.farthest_in_box(box_frame(box), slope)[1]
+        else:
+            found = self.cuts.farthest(self.frame, slope)[1]
         return self.cuts.numbered(found) if found.any() else []
+
+
+def box_frame(box: checker.Box) -> BoxFrame:
+    """The frame of a box, in floats."""
+    half = [float(row[i]) for i, row in enumerate(box.factor)]
+    return BoxFrame(np.array([float(x) for x in box.center]), np.array(half), None, True)

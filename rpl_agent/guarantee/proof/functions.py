@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.coupled.affine import AffineBound, Side
+from rpl_agent.core.coupled.affine import AffineBound, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import expansion_of, find_bound
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.relaxations.base import Relaxation
@@ -22,7 +22,7 @@ from rpl_agent.core.solver import solve
 from rpl_agent.core.solver.problem import Problem
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.claims.combined import WeightedSum
-from rpl_agent.guarantee.proof.foundation import Foundation
+from rpl_agent.guarantee.proof.foundation import Foundation, box_frame
 
 #: Relative widths by which numbers are moved outward, one after the other, until they are proved.
 WIDENED = (0.0, 1e-13, 1e-10, 1e-7)
@@ -36,6 +36,8 @@ def candidates(
     found: list[Any] = [plain(relaxation, objective, policy, own, upper)]
     if base.frame is not None:
         found.insert(0, affine(relaxation, base, objective, policy, own, upper))
+        if base.region.line.is_product:
+            found.append(affine(relaxation, base, objective, policy, own, upper, box_frame(base.region.boxed())))
     rows = None if base.cuts is None else base.cuts.relaxation(relaxation.pmdp)
     if rows is not None:
         found.append(plain(rows, objective, policy, own, upper))
@@ -104,20 +106,28 @@ def plain(
 
 
 def affine(
-    relaxation: Relaxation, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
+    relaxation: Relaxation,
+    base: Foundation,
+    objective: Objective,
+    policy: Policy,
+    own: bool,
+    upper: bool,
+    box: BoxFrame | None = None,
 ) -> tuple[float, dict[str, Any]] | None:
-    """Functions that are affine over the ball of the likelihood."""
+    """Functions that are affine over the ball of the likelihood, or over a box around the region."""
     frame, cuts = base.frame, base.cuts
     assert frame is not None and cuts is not None
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     side, start = Side.UPPER if upper else Side.LOWER, problem.pmdp.initial_state
-    expansion = expansion_of(problem, frame, policy if own else None, policy)
+    expansion = expansion_of(problem, frame if box is None else box, policy if own else None, policy)
     bound = None if expansion is None else find_bound(problem, expansion, side, not own)
     if bound is None:
         return None
-    slope = bound.gradient[..., start, :].reshape(-1, frame.dimension)[-1]
-    predicted = float(bound.moved[..., start].flat[-1]) + side.value * cuts.farthest(frame, side.value * slope)[0]
-    return predicted, of_bound(problem, bound)
+    slope = side.value * bound.gradient[..., start, :].reshape(-1, frame.dimension)[-1]
+    most = cuts.farthest(frame, slope)[0] if box is None else cuts.farthest_in_box(box, slope)[0]
+    predicted = float(bound.moved[..., start].flat[-1]) + side.value * most
+    found = of_bound(problem, bound)
+    return predicted, found if box is None else found | {"kind": "affine in a box"}
 
 
 def of_bound(problem: Problem, bound: AffineBound) -> dict[str, Any]:
@@ -141,6 +151,7 @@ def shown(found: dict[str, Any], scale: np.ndarray, share: float, large: np.ndar
     steps = parts.reshape(-1, *parts.shape[-2:]).tolist()
     tables = [[U if math.isfinite(U[0]) else None for U in table] for table in steps]
     function: dict[str, Any] = {"values": tables if parts.ndim == 3 else tables[0]}
+    function |= {"box": True} if found["kind"] == "affine in a box" else {}
     return function | ({"duals": {}} if found["kind"] == "rectangular" else {})
 
 

@@ -364,7 +364,7 @@ class _Proof:
         known, upper = self.claims.get(name), name.endswith("upper")
         rules = self._rules(base, policy)
         same = known is not None and known.region is base.region and known.policy is rules
-        if known is not None and same and known.ball and known.objective is base.objective:
+        if known is not None and same and known.ball is base.region.ball and known.objective is base.objective:
             return known, None
         asked = (self.objective, policy or self.asked.policy, policy is not None, upper)
         for values in common_functions(self._relaxation(base), base, *asked):
