@@ -892,7 +892,7 @@ class Bets:
         p = [max(q, (K[f] + 0.5) / (4 * N[f] + 4)) for f, q in zip(free, self.line.chances(x))]
         information = self.line.information([N[f] / q for f, q in zip(free, p)])
         ridge = fsum(information[i][i] for i in range(len(x))) * 2.0**-30 + 1e-300
-        if self.aimed >= 5 * self.found_with:
+        if self.aimed >= 2 * self.found_with:
             self.gradient, self.found_with = self._slope(x), self.aimed
         self.shift = shift = solved(shifted(information, ridge), self.gradient) or [0.0] * len(x)
         size = fsum(a * b for a, b in zip(self.gradient, shift))

@@ -38,7 +38,7 @@ def next_aim(
         return before
     chances, N = line.chances(x), trials[line.free]
     p = np.maximum(chances, (successes[line.free] + 0.5) / (4 * N + 4))
-    if before is None or total >= 5 * before.slope_total:
+    if before is None or total >= 2 * before.slope_total:
         gradient, slope_total = world.slope(line, chances), total
     else:
         gradient, slope_total = before.gradient, before.slope_total
