@@ -67,6 +67,7 @@ NAMES: dict[str, str] = {
     f"{CHECKER} Known.enclose: 0 → (-1)": "there is one coordinate",
     f"{CHECKER} Known.enclose: 0 → (-1) (2)": "there is one coordinate",
     f"{CHECKER} Known.enclose: 0 → (-1) (3)": "there is one coordinate",
+    f"{CHECKER} Claim.plays_end: 0 → (-1)": "without a horizon there is one rule for all steps",
     f"{CHECKER} Data._read_marks: 2 → 3": "there are two lists",
     f"{CHECKER} Likelihood.cut: 1 → 2": "the list is cut to length at the first expression",
     f"{CHECKER} Bets.cuts: 1 → 2": "the list is cut to length at the first expression",

@@ -25,6 +25,8 @@ CHECKED = tuple(
         "_files",
         "_parts",
         "_time",
+        "_blocks",
+        "_pieces",
         "_plays",
         "_claims",
         "",
