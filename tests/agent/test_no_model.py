@@ -12,8 +12,10 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Te
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rpl_agent import BaseCallback, CertificateLog, DataError, ModelError, Never, RPLAgent, RPLWarning
+from rpl_agent.agent.discovery.source import OpenSource
 from rpl_agent.agent.discovery.world import list_actions
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
+from rpl_agent.agent.sampling.stepping import EnvSource
 from rpl_agent.agent.schedule import NEVER, Limits
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
@@ -424,3 +426,21 @@ def test_the_policy_is_evaluated_with_the_range_of_returns():
     agent = agent_of(corridor(limit=60)).learn(300)
     found = agent.evaluate(corridor(limit=60), 200)
     assert found.lower <= best_value(3, 0.2, 0.9) <= found.upper
+
+
+def test_playing_on_in_one_environment_is_the_same_run(monkeypatch):
+    """The short way of single environments counts what the general one does."""
+    fast = agent_of(corridor()).learn(400)
+    monkeypatch.setattr(OpenSource, "_step", EnvSource._step)
+    slow = agent_of(corridor()).learn(400)
+    assert fast.certificate == slow.certificate and fast.num_timesteps == slow.num_timesteps
+    data = [agent.session.experience.data for agent in (fast, slow)]
+    assert data[0].counts == data[1].counts and data[0].visits == data[1].visits
+
+
+def test_a_second_outcome_after_loading_refutes_deterministic(tmp_path):
+    agent = agent_of(corridor(slip=0.0), deterministic=True).learn(30)
+    agent.save(tmp_path / "a")
+    again = RPLAgent.load(tmp_path / "a", corridor(slip=1.0))
+    with pytest.raises(DataError, match="refutes deterministic=True"):
+        again.learn(5)

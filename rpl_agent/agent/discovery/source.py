@@ -10,7 +10,8 @@ import numpy as np
 
 from rpl_agent.agent.discovery.world import OpenWorld
 from rpl_agent.agent.sampling.experience import GeneratorStates, Request, SampledBatch
-from rpl_agent.agent.sampling.stepping import EnvSource, Phase
+from rpl_agent.agent.sampling.step_checker import flag, number, unpack_step
+from rpl_agent.agent.sampling.stepping import OPENING, EnvSource, Phase
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.core.model.states import canonical
@@ -71,6 +72,12 @@ class RepetitionWatch:
         self._latest: dict[int, tuple[int, int, int]] = {}  # by lane: tick, row, outcome
         self._earlier: dict[int, list[tuple[int, int]]] = {}  # by lane: the steps of its last episode
         self._current: dict[int, list[tuple[int, int]]] = {}
+        self._same: dict[int, bool] = {}  # by lane: whether its episode is the last one again, so far
+
+    @property
+    def compares_episodes(self) -> bool:
+        """Whether episodes of one copy are still compared."""
+        return self._episodes.is_open
 
     def add(self, lane: int, tick: int, begins: bool, row: int, entry: int, share: float) -> None:
         """A step of a lane; ``share`` of the row's visits had this outcome."""
@@ -82,11 +89,13 @@ class RepetitionWatch:
         if self._episodes.is_open:
             if begins:
                 self._earlier[lane], self._current[lane] = self._current.get(lane, []), []
+                self._same[lane] = True
             steps, earlier = self._current.setdefault(lane, []), self._earlier.get(lane, [])
+            before = earlier[len(steps)] if len(steps) < len(earlier) else None
             steps.append((row, entry))
-            k = len(steps) - 1
-            if k < len(earlier) and earlier[k][0] == row and steps[:k] == earlier[:k]:
-                self._episodes.compare(earlier[k][1] == entry, share)
+            if self._same.get(lane) and before is not None and before[0] == row:
+                self._episodes.compare(before[1] == entry, share)
+            self._same[lane] = bool(self._same.get(lane)) and before == (row, entry)
 
 
 class OpenExperience:
@@ -103,7 +112,6 @@ class OpenExperience:
         self.share, self.credit = FIRST_SHARE, 0.0  # of episodes that play the fixed policy, and how much is due
         self.update_at = 0  # steps
         self._best: dict[tuple[int, int], list[int]] = {}  # (layer, state): actions with the largest bound
-        self._outcomes: dict[int, int] = {}  # the outcome of every row, if it has one only
         self._allowed: dict[int, frozenset[Hashable]] = {}  # states that may follow a row
 
     @property
@@ -155,7 +163,7 @@ class OpenExperience:
             over = successor == END
             after = self.assumptions.after(None if over else self.data.states[successor], over)
             self.assumptions.check_step(self.data.states[row // self.data.actions], reward, after, where)
-        if self.assumptions.deterministic and self._outcomes.setdefault(row, entry) != entry:
+        if self.assumptions.deterministic and self.data.counts[entry] < self.data.visits[row]:
             raise DataError(
                 f"{where()}: {self.row_name(row)} has a second outcome (reward {reward:g}, "
                 f"{self._name(successor)}), which refutes deterministic=True"
@@ -241,6 +249,47 @@ class OpenSource(EnvSource):
         if judged is not None:
             judged[1].end(cut)
 
+    def _step(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
+        recorded = not self._records or len(self._opening) >= OPENING
+        if self._single and recorded and self._lanes[0].phase is Phase.ACTIVE:
+            self._play_on(request, done)
+        else:
+            super()._step(request, done, seen)
+
+    def _play_on(self, request: Request, done: SampledBatch) -> None:
+        """Steps of a single environment until its episode is over: `_step` with everything at hand.
+
+        An outcome that was seen before agrees with all facts, so it is only counted.
+        """
+        lane, experience, env, where = self._lanes[0], self._seen, self._env, self._wheres[0]
+        data, repetitions, number_of = experience.data, experience.repetitions, self._seen.data.number_of
+        commands, judged = self._world.actions, self._judged[0]
+        while lane.phase is Phase.ACTIVE and done.steps < request.steps_left:
+            self._tick += 1
+            layer = self._layer(lane.length)
+            if judged is None:
+                action = experience.explore(lane.state, layer)
+            else:
+                action = judged[0].policy.action(lane.state, layer)
+            row = lane.state * data.actions + action
+            observation, paid, terminated, truncated, self._info = unpack_step(env.step(commands[action]), where)
+            ended, cut = flag(terminated, "terminated", where), flag(truncated, "truncated", where)
+            reward = number(paid, where)
+            after = END if ended else number_of(observation) if type(observation) is int else None
+            if after is None:
+                after = data.state(self._world.state(observation, where))
+            entry = data.find_outcome(row, reward, after)
+            if entry is None or repetitions.compares_episodes:
+                self._advance_counted(0, row, reward, after, (ended, cut), done)
+            else:
+                data.again(entry, row)
+                self._moved(0, row, reward, after, (ended, cut), done)
+            if ended or cut:
+                lane.phase = Phase.OVER
+            if request.interrupted():
+                break
+        done.due |= data.total >= experience.update_at
+
     def _choose(self, i: int) -> int:
         lane, judged = self._lanes[i], self._judged[i]
         layer = self._layer(lane.length if lane.phase is Phase.ACTIVE else 0)
@@ -268,20 +317,26 @@ class OpenSource(EnvSource):
         if lane.phase is not Phase.ACTIVE or done.steps >= request.steps_left:
             lane.state, lane.phase = lane.state if ends[0] else after, Phase.OUTSIDE
             return
+        self._advance_counted(i, row, reward, after, ends, done)
+        done.due |= experience.data.total >= experience.update_at
+
+    def _advance_counted(
+        self, i: int, row: int, reward: float, after: int, ends: tuple[bool, bool], done: SampledBatch
+    ) -> None:
+        """Compare a step of an episode with what is assumed, count it, and go on."""
+        lane, experience = self._lanes[i], self._seen
         try:
-            self._count(i, row, reward, after, ends, done)
+            entry = experience.count(row, reward, after, self._wheres[i])
+            share = experience.data.counts[entry] / experience.data.visits[row]
+            experience.repetitions.add(i, self._tick, lane.length == 0, row, entry, share)
+            self._moved(i, row, reward, after, ends, done)
         except DataError as error:  # no certificate may rest on what is assumed any more
             experience.refuted = str(error)
             raise
-        done.due |= experience.data.total >= experience.update_at
 
-    def _count(self, i: int, row: int, reward: float, after: int, ends: tuple[bool, bool], done: SampledBatch) -> None:
-        """Count a step of an episode, and the episode if it is over."""
-        lane, experience, where = self._lanes[i], self._seen, self._wheres[i]
-        entry = experience.count(row, reward, after, where)
-        share = experience.data.counts[entry] / experience.data.visits[row]
-        experience.repetitions.add(i, self._tick, lane.length == 0, row, entry, share)
-        assumed = experience.assumptions
+    def _moved(self, i: int, row: int, reward: float, after: int, ends: tuple[bool, bool], done: SampledBatch) -> None:
+        """A step was counted: the lane goes on, and its episode ends if it is over."""
+        lane, assumed = self._lanes[i], self._seen.assumptions
         weight = assumed.discount**lane.length
         lane.total += reward
         lane.value += weight * reward
@@ -297,4 +352,11 @@ class OpenSource(EnvSource):
             self._leave(i, cut=not over)
             done.end(lane.number, lane.total, lane.length, lane.value, not over)
             lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
-            assumed.check_return(lane.value, weight * assumed.discount, over, where)
+            self._check_return(lane.value, weight * assumed.discount, over, self._wheres[i])
+
+    def _check_return(self, earned: float, left: float, over: bool, where: Where) -> None:
+        try:
+            self._seen.assumptions.check_return(earned, left, over, where)
+        except DataError as error:
+            self._seen.refuted = str(error)
+            raise

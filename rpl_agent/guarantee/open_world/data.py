@@ -34,6 +34,7 @@ class OpenData:
         self.visits: list[int] = []  # per row
         self.total = 0
         self._index: dict[Hashable, int] = {}
+        self.number_of = self._index.get  # `find`, without the call
         self._entries: dict[tuple[int, float, int], int] = {}
         self.rows: list[int] = []  # per outcome
         self.rewards: list[float] = []
@@ -68,6 +69,16 @@ class OpenData:
         self.visits[row] += 1
         self.total += 1
         return entry
+
+    def find_outcome(self, row: int, reward: float, successor: int) -> int | None:
+        """The number of an outcome, None if it never came."""
+        return self._entries.get((row, reward, successor))
+
+    def again(self, entry: int, row: int) -> None:
+        """Count an outcome that came before."""
+        self.counts[entry] += 1
+        self.visits[row] += 1
+        self.total += 1
 
     def restore(self, entries: zip[tuple[int, float, int, int]]) -> None:
         """Add outcomes (row, reward, successor, count) in the order of their first appearance."""

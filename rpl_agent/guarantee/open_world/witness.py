@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -27,9 +28,12 @@ class OpenPolicy:
 
     def action(self, state: int | None, layer: int) -> int:
         """The action in a state (None: never visited) with layer + 1 steps to go."""
-        if state is None or state >= self.actions.shape[1]:
-            return self.unseen
-        return int(self.actions[layer, state])
+        rule = self._rules[layer]
+        return self.unseen if state is None or state >= len(rule) else rule[state]
+
+    @cached_property
+    def _rules(self) -> list[list[int]]:
+        return self.actions.tolist()
 
     def table(self, states: int) -> np.ndarray:
         """(H, states) the actions of this many states."""
