@@ -453,7 +453,7 @@ class Data:
                 for f, n in mark[name]:
                     found[f] = n
                 inside = all(isinstance(n, int) and a <= n <= b for a, n, b in zip(last[name], found, now))
-                need(inside, f"the {name} of a mark are no part of the data after it")
+                need(inside, f"a mark counts fewer {name} than the one before it, or more than all data")
                 last[name] = found
             need(sum(last["successes"]) == mark["total"], "the transitions of a mark are counted otherwise")
             self.marks.append((weight, share, last["successes"], last["trials"] if share else []))

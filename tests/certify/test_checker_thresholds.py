@@ -260,7 +260,7 @@ def test_marks_are_part_of_the_data_after_them():
     content = tossing()
 
     def holds(*marks: dict[str, Any]) -> bool:
-        reason = "are no part of the data" if marks[-1]["total"] <= 10 else "counted otherwise"
+        reason = "or more than all data" if marks[-1]["total"] <= 10 else "counted otherwise"
         return passes(lambda: tosses(content, [(5, 5)], list(marks)), reason)
 
     assert holds(mark(5, 0.1, 5)) and not holds(mark(6, 0.1, 6))  # five of each were seen
