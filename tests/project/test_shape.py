@@ -351,3 +351,14 @@ def test_paths_in_the_guide_exist(page):
         if "/" in path and path.split("/")[0] in folders:
             places = [ROOT / path, ROOT / "rpl_agent" / path]
             assert any(p.exists() or list(p.parent.glob(f"{p.name}.py")) for p in places), f"{page} names {path}"
+
+
+def test_the_changelog_is_short_and_starts_with_what_breaks():
+    """At most twelve words a line, so that what breaks can be found."""
+    releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.M)[1:]
+    assert len(releases) >= 4
+    for release in releases:
+        lines = re.findall(r"^- .*(?:\n  .*)*", release, flags=re.M)
+        assert [line for line in lines if len(line.split()) > 13] == []  # the dash is one of them
+        headings = re.findall(r"^### (\w+)", release, flags=re.M)
+        assert "Breaking" not in headings[1:]
