@@ -82,7 +82,8 @@ def test_the_bound_at_the_start(sign):
         (flat, {"start": [[0, 1]]}, by_cuts),
         (flat, {"1 0": [[0, 1]]}, Fraction(11)),
     ):
-        found = claim(model=WHERE, U=[[None, (10, [6, 8])]], den=2, sign=sign, region=region, duals=duals)
+        parts = {"region": region, "ball": region.ball, "duals": duals}
+        found = claim(model=WHERE, U=[[None, (10, [6, 8])]], den=2, sign=sign, **parts)
         assert found.at_start() == sign * expected
     assert asked == [[[0, 1]], []] and by_ball > 0
     with pytest.raises(checker.Refused, match="for the initial state"):
@@ -158,6 +159,8 @@ def test_successors_that_are_impossible_need_no_bound():
         found.successors(0, 0)
     found.U[0][1] = (4, [7])
     assert found.successors(0, 0) == [(0, 6, [15]), (1, 4, [7])]
+    objective.factor = lambda s, t: 2
+    assert found.successors(0, 0) == [(0, 4, [10]), (1, 8, [14])]
 
 
 def quadratic(a: int, here: list[int], group: list[Any], moves: dict[int, Any], ball: Any) -> tuple[Any, ...]:
@@ -221,7 +224,7 @@ def test_a_matrix_between_the_two_bounds():
     """Entries (1, 1; 1, 0): Gershgorin says 2, the largest eigenvalue is 1.618."""
     ball = SimpleNamespace(den=1, p=[1], s=[[1, 0]])
     moves = {0: [(0, 0, [6, 12])]}  # M = (6, 6; 6, 0) / 3
-    for a, is_zero in ((-3, False), (-4, True), (-5, False)):
+    for a, is_zero in ((-3, False), (Fraction(-7, 2), True), (-4, True), (-5, False)):  # −7/2 is −10/3, rounded up
         found = claim(objective=SimpleNamespace(discount=Fraction(1, 3)), successors=lambda row, after: moves[row])
         here = [2, 4]  # so that l = 0
         answer = found._quadratic(ball, [(0, 1)], a, here, 0)

@@ -135,6 +135,25 @@ def money(level: checker.Likelihood, p: float) -> float:
     return math.exp(g - float(level.bound))
 
 
+def test_what_rounding_hides_is_not_positive():
+    """Beside a large entry, 4 and −7/5 are rounded to 4 and −1: 4 − 3 · 7/5 < 0 < 4 − 3 · 1."""
+    for diagonal, good in ((4, False), (40, True)):
+        block = [[Fraction(diagonal) if i == j else Fraction(-7, 5) for j in range(4)] for i in range(4)]
+        matrix = [[Fraction(2**80), 0, 0, 0, 0], *([Fraction(0), *row] for row in block)]
+        assert checker.is_positive(matrix) is good
+    assert not checker.is_positive([[Fraction(0)]]) and not checker.is_positive([[Fraction(0), 0], [0, Fraction(0)]])
+
+
+def test_multipliers_that_miss_prove_nothing(monkeypatch):
+    """They are found in floats; if these are wrong (here without what is beside the diagonal) nothing is dominant."""
+    for beside, good in ((Fraction(1, 2), True), (Fraction(3, 2), False), (Fraction(9, 10), True)):
+        matrix = [[Fraction(1), beside], [beside, Fraction(1)]]
+        unit = Fraction(2**80) / max(1, beside)
+        rounded = int(beside * unit)
+        monkeypatch.setattr(checker, "float", lambda x, y=rounded: 0.0 if x == y else float(x), raising=False)
+        assert checker.is_positive(matrix) is good
+
+
 def test_particles_count_once():
     """What repeats, or does not exist, would be counted twice, or chosen after the data."""
     model, _ = coin()

@@ -78,7 +78,9 @@ def test_the_bound_at_the_start_of_a_piece(around, length):
     around.center, around.factor = fractions("1/2", "1/2"), [fractions("1/2", 0), fractions(0, "1/2")]
     known = {0: (fractions(0, 0), Fraction(0)), 1: (fractions(2, 0), Fraction(3))}
     region = SimpleNamespace(ball=around, joined=lambda given: known[len(given)])
-    claim = SimpleNamespace(region=region, U=[[(10, [4, -1])]], den=1, model=SimpleNamespace(initial=0), side="upper")
+    claim = SimpleNamespace(
+        region=region, ball=around, U=[[(10, [4, -1])]], den=1, model=SimpleNamespace(initial=0), side="upper"
+    )
     assert length <= checker.at_most([claim], []) - 10 < length + 2
     rest = [Fraction(4) - 1, Fraction(-1)]
     by_cut = sum(map(abs, rest)) if length == 5 else checker.norm_up(rest)

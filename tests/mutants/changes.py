@@ -26,6 +26,7 @@ CHECKED = tuple(
         "_parts",
         "_time",
         "_blocks",
+        "_boxes",
         "_pieces",
         "_plays",
         "_claims",
