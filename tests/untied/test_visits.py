@@ -17,7 +17,7 @@ from rpl_agent.guarantee.untied.policy_rows import PolicyRows
 from rpl_agent.guarantee.untied.visits import Levels, VisitBounds, VisitPlan, best_factor
 from rpl_agent.guarantee.verify import verify
 from tests.untied import visit_runs
-from tests.untied.visit_runs import MARKS, SHARE, adaptive, marked, missed, slot_machines
+from tests.untied.visit_runs import MARKS, SHARE, adaptive, geometric, marked, missed, slot_machines
 from tests.untied.worlds import OBJECTIVES, random_policy, untied
 
 DELTA = 0.1
@@ -184,6 +184,7 @@ def test_bounds_hold_in_as_many_runs_as_promised(name):
     runs = range(30)
     assert sum(missed(name, seed, counts_of=marked) for seed in runs) <= 14  # of 30 with probability at most 0.3 each
     assert sum(missed(name, seed, counts_of=adaptive) for seed in runs) <= 14
+    assert sum(missed(name, seed, counts_of=geometric) for seed in runs[:10]) <= 7
 
 
 def test_the_harness_sees_a_policy_that_is_tested_on_the_data_that_chose_it():

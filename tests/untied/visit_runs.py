@@ -2,7 +2,8 @@
 
     python -m tests.untied.visit_runs --runs 1000
 
-plays as many runs of random untied models with logs of a fixed policy and with adaptive data, and prints the misses.
+plays as many runs of random untied models, with logs of a fixed policy, adaptive data and logs of unplanned length, and
+prints how many miss.
 """
 
 from __future__ import annotations
@@ -49,6 +50,18 @@ def adaptive(world: Unknown, policy: Policy, episodes: int, seed: int) -> Counts
     return marked(world, policy, episodes, seed, adapt=True)
 
 
+def geometric(world: Unknown, policy: Policy, episodes: int, seed: int) -> Counts:
+    """A log whose length nobody planned: marks when the data have grown by four."""
+    pmdp = world.pmdp
+    simulator = Simulator(world.mdp, pmdp.labels["goal"] | pmdp.labels["hole"], STEPS, seed)
+    counts = Counts(pmdp, schedule="geometric")
+    for _ in range(4 * episodes // 8):
+        seen = np.zeros(pmdp.num_transitions, np.int64)
+        simulator.run(policy, 8, seen)
+        counts.add_batch(seen)
+    return counts
+
+
 def unmarked(counts: Counts) -> Counts:
     found = counts.copy()
     found.marks = []
@@ -77,7 +90,8 @@ def missed(name: str, seed: int, counts_of: Callable[..., Counts], episodes: int
     pmdp = world.pmdp
     episodes = episodes or 500 + 250 * (seed % 5)
     counts = counts_of(world, Policy.uniform(pmdp), episodes, 1_000 + seed)
-    bets = VisitBets(pmdp, counts, objective, SHARE / MARKS[-1][1])
+    weight = max(mark.weight for mark in counts.marks)  # marks have the same one
+    bets = VisitBets(pmdp, counts, objective, SHARE / weight)
     policy = Policy.uniform(pmdp) if seed % 3 == 0 else random_policy(pmdp, seed)
     claim = bets.own if seed % 2 else bets.given(policy)
     if claim is None:
@@ -95,12 +109,12 @@ def main() -> None:
     arguments = parser.parse_args()
     global SHARE
     SHARE = arguments.delta
-    names, found = ("reach", "discounted", "cost"), [0, 0]
+    names, found = ("reach", "discounted", "cost"), [0, 0, 0]
     for run in range(arguments.runs):
-        kind = run % 2
-        found[kind] += missed(names[run % 3], 10_000 + run // 2, (marked, adaptive)[kind])
+        kind = run % 3
+        found[kind] += missed(names[run // 3 % 3], 10_000 + run // 3, (marked, adaptive, geometric)[kind])
         if (run + 1) % 100 == 0:
-            print(f"{run + 1} runs at delta = {SHARE}: missed {found[0]} (fixed), {found[1]} (adaptive)", flush=True)
+            print(f"{run + 1} runs at delta = {SHARE}: missed {found} (fixed, adaptive, unplanned)", flush=True)
 
 
 if __name__ == "__main__":
