@@ -248,7 +248,7 @@ def _solve_property(arguments: argparse.Namespace) -> int:
 
     if is_multi(arguments.property):
         return _solve_multi(arguments)
-    model = load_model(arguments, only_for=arguments.property)
+    model = load_model(arguments, only_for=arguments.property or prism.FIRST)
     domain = model.pmdp.domain if model.bounds is None else model.bounds.domain
     given = pairs(arguments.theta, "--theta", float)
     theta = None

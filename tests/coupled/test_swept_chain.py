@@ -63,7 +63,7 @@ def test_bounds_are_found_from_a_swept_chain(sense):
         bound = find_bound(problem, expansion, side, every_policy=False)
         assert bound is not None and bound.slack.max() < 0.05
     exact = solve_at(problem.pmdp, np.array([0.5, 0.5]), problem.objective, policy=policy)
-    at = problem.pmdp.table.evaluate(np.array([0.5, 0.5]))
+    at = problem.pmdp.table.at(np.array([0.5, 0.5]))
     assert value_at(problem, policy, at) == pytest.approx(exact.middle, abs=1e-6)
 
 

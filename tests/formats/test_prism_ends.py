@@ -73,6 +73,18 @@ def test_a_wrong_property_is_reported_when_it_is_answered():
         answers('Pmax=? [ F "nowhere" ]', 'Pmax=? [ F "nowhere" ]')
 
 
+@pytest.mark.parametrize(
+    "props", ['Pmax=? [ F "far" ]\n', 'const int k;\nlabel "there" = x = k;\nPmax=? [ F "there" ]\n']
+)
+def test_the_first_property_of_a_file_stops_it_too(tmp_path, capsys, props):
+    path = tmp_path / "walk.prism"
+    path.write_text(WALK.replace("const int n = 30", "const int n = 100000"))
+    path.with_suffix(".props").write_text(props + "Pmax=? [ F x = 90000 ]\n")
+    given = ["--const", "k=8"] if "const" in props else []
+    assert main(["solve", str(path), *given, "--max-states", "40", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["checked"]
+
+
 def test_the_command_stops_where_the_property_is_decided(tmp_path, capsys):
     path = tmp_path / "walk.prism"
     path.write_text(WALK.replace("const int n = 30", "const int n = 100000"))

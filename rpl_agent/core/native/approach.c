@@ -7,8 +7,10 @@
 /* Sweeps over the strategies of one full sweep, and the share of its change that they leave. */
 #define INNER 24
 #define LEFT 0.1
-/* How often they may leave more until they are accelerated; the most full sweeps; the most accelerated steps. */
-#define PATIENCE 4
+/* How often they may leave more until they are accelerated, from then on whenever they do; sweeps that count steps
+ * before these are; the most full sweeps; the most accelerated steps. */
+#define PATIENCE 3
+#define COUNTING 48
 #define MOST_FULL_SWEEPS 200
 #define MOST_STEPS 300
 /* In place of a row where the play stops. */
@@ -111,6 +113,21 @@ static void assemble_part(known *k, double offset, bool pays)
     }
 }
 
+/* start + P_s x, as two sums: one would wait for each of its terms. */
+INLINE double plus_row(const known *k, int64_t s, double start, const double *x)
+{
+    const int32_t last = k->indptr[s + 1];
+    int32_t e = k->indptr[s];
+    double other = 0.0;
+    for (; e + 1 < last; e += 2) {
+        start += k->data[e] * x[k->indices[e]];
+        other += k->data[e + 1] * x[k->indices[e + 1]];
+    }
+    if (e < last)
+        start += k->data[e] * x[k->indices[e]];
+    return start + other;
+}
+
 /* Gauss-Seidel on the chain, both directions in turn, until x changes by at most `tolerance`; sweeps used. */
 static int64_t relax(const known *k, const double *right, double *x, int64_t most, double tolerance)
 {
@@ -118,9 +135,7 @@ static int64_t relax(const known *k, const double *right, double *x, int64_t mos
         double change = 0.0;
         for (int64_t i = 0; i < k->n; i++) {
             int64_t s = turn % 2 == 0 ? i : k->n - 1 - i;
-            double new = right[s];
-            for (int32_t e = k->indptr[s]; e < k->indptr[s + 1]; e++)
-                new += k->data[e] * x[k->indices[e]];
+            double new = plus_row(k, s, right[s], x);
             change = larger(change, fabs(new - x[s]));
             x[s] = new;
         }
@@ -133,12 +148,8 @@ static int64_t relax(const known *k, const double *right, double *x, int64_t mos
 /* out = right - x + P x. */
 static void residual(const known *k, const double *right, const double *x, double *out)
 {
-    for (int64_t i = 0; i < k->n; i++) {
-        double rest = right[i] - x[i];
-        for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
-            rest += k->data[e] * x[k->indices[e]];
-        out[i] = rest;
-    }
+    for (int64_t i = 0; i < k->n; i++)
+        out[i] = plus_row(k, i, right[i] - x[i], x);
 }
 
 static double size_of(int64_t n, const double *x)
@@ -220,8 +231,9 @@ bool approach(known *k, double tolerance, double offset)
         double enough = larger(LEFT * k->change, 0.5 * tolerance);
         int64_t used = relax(k, k->rhs, k->x, INNER, enough);
         k->sweeps += used;
-        k->slow = used == INNER ? k->slow + 1 : 0;
-        if (k->slow >= PATIENCE)
+        if (k->slow < PATIENCE)
+            k->slow = used == INNER ? k->slow + 1 : 0;
+        if (k->slow >= PATIENCE && used == INNER)
             accelerate(k, k->x, 0.1 * tolerance);
         for (int64_t i = 0; i < k->n; i++)
             k->value[k->order[i]] = k->x[i];
@@ -232,13 +244,13 @@ bool approach(known *k, double tolerance, double offset)
 bool count_steps(known *k)
 {
     assemble_part(k, 1.0, false);
-    int64_t used = relax(k, k->rhs, k->steps, PATIENCE * INNER, 0.25);
+    int64_t used = relax(k, k->rhs, k->steps, COUNTING, 0.45);
     k->sweeps += used;
-    if (used < PATIENCE * INNER)
+    if (used < COUNTING)
         return true;
     for (int tries = 0; tries < 4; tries++) {
         accelerate(k, k->steps, 0.1);
-        used = relax(k, k->rhs, k->steps, INNER, 0.25);
+        used = relax(k, k->rhs, k->steps, INNER, 0.45);
         k->sweeps += used;
         if (used < INNER)
             return true;

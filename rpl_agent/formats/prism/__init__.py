@@ -8,4 +8,4 @@
 from rpl_agent.formats.prism.answers import Answer, RegionAnswer, answer, answer_region
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.properties.queries import Query
-from rpl_agent.formats.prism.reader import PrismModel, load, load_properties, loads
+from rpl_agent.formats.prism.reader import FIRST, PrismModel, load, load_properties, loads

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,9 @@ from rpl_agent.formats.prism.properties.queries import Query, query_of
 
 if TYPE_CHECKING:
     from rpl_agent.core.relaxations.umdp import UncertainMDP
+
+#: for ``only_for`` of `load`: the first property of the file beside the model, whichever it is
+FIRST = "<first property>"
 
 
 @dataclass
@@ -175,10 +179,24 @@ def load(path: str | Path, constants: Mapping[str, Number] | None = None, *more:
     if beside != path and beside.is_file():
         wanted = parse_property_file(_read(beside), beside.name)
         for_them = {c.name: given.pop(c.name) for c in wanted.constants if c.name in given}
+    if options.get("only_for") is FIRST:
+        options["only_for"] = None if wanted is None else partial(_for_the_first, wanted, for_them)
     model = loads(text, given, *more, source=path.name, **options)
     if wanted is not None:
         load_properties(model, beside, for_them)
     return model
+
+
+def _for_the_first(found: ast.File, constants: Mapping[str, Number], program: Program) -> Program:
+    """The program for the first property of a file alone, see `without_the_rest`."""
+    first = found.properties[0] if found.properties else None
+    if not isinstance(first, ast.Property):
+        return program
+    try:
+        scope = program.scope.extended(found, constants)
+    except PrismError:  # said when the properties are loaded
+        return program
+    return without_the_rest(replace(program, scope=scope), first)
 
 
 def _read(path: Path) -> str:
@@ -214,7 +232,7 @@ def loads(
     unknown: str | Sequence[str] | None = None,
     tie_modules: bool = False,
     normalise: bool = False,
-    only_for: str | None = None,
+    only_for: str | Callable[[Program], Program] | None = None,
 ) -> PrismModel:
     """Read a model from text.
 
@@ -229,7 +247,7 @@ def loads(
     tie_modules : commands of renamed modules share the distributions of their base.
     normalise : scale rows whose rounded numbers sum to 1 only up to 1e-5; a warning says how many.
     only_for : a property; plays stay where it is decided, and what lies behind is not explored. The model then answers
-        no other one.
+        no other one. (Or what makes such a program; for `load`, ``FIRST`` is the first of the properties file.)
 
     Anything wrong or unsupported is a `PrismError` with line and column.
     """
@@ -237,7 +255,8 @@ def loads(
         program, unknowns = link_unknown(
             parse_model(text, source), constants or {}, unknown, tie_modules, TOLERANCE if normalise else Fraction(0)
         )
-        program = program if only_for is None else without_the_rest(program, only_for)
+        if only_for is not None:
+            program = only_for(program) if callable(only_for) else without_the_rest(program, only_for)
         domain, pool = unknowns.domain(parameter_domain(text, program, parameters or {})), Pool()
         graph, machine = explore(program, initial_states(program), max_states, progress)
         ends = [expressions(graph, machine, pool, chances) for chances in _chances(program, machine)]

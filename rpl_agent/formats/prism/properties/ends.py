@@ -40,14 +40,14 @@ def reachability(path: ast.Expression) -> tuple[ast.Expression, ast.Expression |
     return opposite(right), left, True  # not (left R right) = (not left) U (not right)
 
 
-def without_the_rest(program: Program, text: str) -> Program:
+def without_the_rest(program: Program, wanted: str | ast.Property) -> Program:
     """The program in which plays stay where a property is decided; as it is where that is not known.
 
     What the property is worth at the initial states is the same: plays are looked at until they reach the target or
     what is to be avoided, and targets pay nothing.
     """
     try:
-        end = _end(parse_properties(text), program)
+        end = _end(parse_properties(wanted) if isinstance(wanted, str) else [wanted], program)
     except PrismError:  # what is wrong with a property is said when it is answered
         return program
     if end is None or end.is_literal:
