@@ -90,6 +90,8 @@ def test_the_bound_at_the_start(sign):
         claim(model=WHERE, U=[[(1, []), None]], region=whole).at_start()
     last = claim(model=WHERE, U=[[None, (1, [])], [None, (4, [])]], region=whole)  # with all steps to go
     assert last.at_start() == 4
+    with pytest.raises(checker.Refused, match="for the initial state"):
+        claim(model=WHERE, U=[[None, (1, [])], [None, None]], region=whole).at_start()
     plain = claim(model=WHERE, U=[[None, (10, [])]], den=2, sign=sign, region=flat, duals={"start": [[0, 1]]})
     assert plain.at_start() == sign * 5  # a number needs no cuts
 

@@ -103,6 +103,18 @@ NAMES: dict[str, str] = {
     "(2 * sum(map(mul, h, w)) >= sum((abs(sum(map(mul, h, v))) for v in W)))": (
         "the diagonal is lowered by more than rounding can explain"
     ),
+    f"{CHECKER} at_most: 0 → (-1)": "all claims are about one region",
+    f"{CHECKER} at_most: 0 → (-1) (3)": "that there is a number is checked before",
+    f"{CHECKER} at_most: 0 → 1 (3)": "that there is a number is checked before",
+    f"{CHECKER} check_optimal: 0 → (-1)": "of one list of values",
+    f"{CHECKER} check_optimal: 0 → (-1) (2)": "without a horizon there is one rule for all steps",
+    f"{CHECKER} check_optimal: 0 → 1 (2)": "without a horizon there is one rule for all steps",
+    f"{CHECKER} check_optimal: 0 → (-1) (3)": "a policy has one group of rows",
+    f"{CHECKER} check_optimal: 0 → (-1) (4)": "groups of more than one row are refused below",
+    f"{CHECKER} check_optimal.is_left: 0 → (-1)": "that there is a number is checked before",
+    f"{CHECKER} check_optimal.is_left: 0 → 1": "that there is a number is checked before",
+    f"{CHECKER} check_optimal: 1 → (0) (5)": "a state without a number is refused in any case",
+    f"{CHECKER} check_optimal: 1 → 2 (5)": "a state without a number is refused in any case",
     f"{CHECKER} Data._read_marks: 2 → 3": "there are two lists",
     f"{CHECKER} Likelihood.cut: 1 → 2": "the list is cut to length at the first expression",
     f"{CHECKER} Bets.cuts: 1 → 2": "the list is cut to length at the first expression",

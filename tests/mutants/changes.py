@@ -27,6 +27,7 @@ CHECKED = tuple(
         "_time",
         "_blocks",
         "_boxes",
+        "_optimal",
         "_pieces",
         "_plays",
         "_claims",
