@@ -24,6 +24,8 @@ from rpl_agent.guarantee.open_world.witness import OpenEpisode, PlayedPolicy
 FIRST_SHARE = 0.5
 #: A row is as good as the best of its state up to this share of the range of returns.
 TIE = 1e-9
+#: Steps between two looks for Ctrl-C.
+LOOKS = 32
 Where = Callable[[], str]
 
 
@@ -261,32 +263,33 @@ class OpenSource(EnvSource):
 
         An outcome that was seen before agrees with all facts, so it is only counted.
         """
-        lane, experience, env, where = self._lanes[0], self._seen, self._env, self._wheres[0]
-        data, repetitions, number_of = experience.data, experience.repetitions, self._seen.data.number_of
-        commands, judged = self._world.actions, self._judged[0]
+        lane, experience, step, where = self._lanes[0], self._seen, self._env.step, self._wheres[0]
+        data, commands, horizon = experience.data, self._world.actions, self._world.assumptions.horizon
+        actions, number_of, outcome_of, again = data.actions, data.number_of, data.outcome_of, data.again
+        judged, explore, slow = self._judged[0], experience.explore, experience.repetitions.compares_episodes
+        policy = None if judged is None else judged[0].policy.action
         while lane.phase is Phase.ACTIVE and done.steps < request.steps_left:
             self._tick += 1
-            layer = self._layer(lane.length)
-            if judged is None:
-                action = experience.explore(lane.state, layer)
-            else:
-                action = judged[0].policy.action(lane.state, layer)
-            row = lane.state * data.actions + action
-            observation, paid, terminated, truncated, self._info = unpack_step(env.step(commands[action]), where)
-            ended, cut = flag(terminated, "terminated", where), flag(truncated, "truncated", where)
-            reward = number(paid, where)
+            state, layer = lane.state, 0 if horizon is None else max(horizon - 1 - lane.length, 0)
+            action = explore(state, layer) if policy is None else policy(state, layer)
+            row = state * actions + action
+            observation, reward, ended, cut, self._info = unpack_step(step(commands[action]), where)
+            if not (type(ended) is type(cut) is bool and type(reward) is float):
+                ended, cut = flag(ended, "terminated", where), flag(cut, "truncated", where)
+            reward = number(reward, where)
             after = END if ended else number_of(observation) if type(observation) is int else None
             if after is None:
                 after = data.state(self._world.state(observation, where))
-            entry = data.find_outcome(row, reward, after)
-            if entry is None or repetitions.compares_episodes:
+            entry = outcome_of((row, reward, after))
+            if slow or entry is None:
                 self._advance_counted(0, row, reward, after, (ended, cut), done)
+                slow = experience.repetitions.compares_episodes
             else:
-                data.again(entry, row)
-                self._moved(0, row, reward, after, (ended, cut), done)
+                again(entry, row)
+                self._moved(0, reward, after, (ended, cut), done)
             if ended or cut:
                 lane.phase = Phase.OVER
-            if request.interrupted():
+            if not done.steps % LOOKS and request.interrupted():
                 break
         done.due |= data.total >= experience.update_at
 
@@ -329,12 +332,12 @@ class OpenSource(EnvSource):
             entry = experience.count(row, reward, after, self._wheres[i])
             share = experience.data.counts[entry] / experience.data.visits[row]
             experience.repetitions.add(i, self._tick, lane.length == 0, row, entry, share)
-            self._moved(i, row, reward, after, ends, done)
+            self._moved(i, reward, after, ends, done)
         except DataError as error:  # no certificate may rest on what is assumed any more
             experience.refuted = str(error)
             raise
 
-    def _moved(self, i: int, row: int, reward: float, after: int, ends: tuple[bool, bool], done: SampledBatch) -> None:
+    def _moved(self, i: int, reward: float, after: int, ends: tuple[bool, bool], done: SampledBatch) -> None:
         """A step was counted: the lane goes on, and its episode ends if it is over."""
         lane, assumed = self._lanes[i], self._seen.assumptions
         weight = assumed.discount**lane.length

@@ -36,6 +36,7 @@ class OpenData:
         self._index: dict[Hashable, int] = {}
         self.number_of = self._index.get  # `find`, without the call
         self._entries: dict[tuple[int, float, int], int] = {}
+        self.outcome_of = self._entries.get  # the number of (row, reward, successor), None if it never came
         self.rows: list[int] = []  # per outcome
         self.rewards: list[float] = []
         self.successors: list[int] = []
@@ -69,10 +70,6 @@ class OpenData:
         self.visits[row] += 1
         self.total += 1
         return entry
-
-    def find_outcome(self, row: int, reward: float, successor: int) -> int | None:
-        """The number of an outcome, None if it never came."""
-        return self._entries.get((row, reward, successor))
 
     def again(self, entry: int, row: int) -> None:
         """Count an outcome that came before."""
