@@ -124,3 +124,13 @@ def read_json(text: str, place: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise DataError(f"{place} is damaged: it is not an object")
     return data
+
+
+def read_document(source: str | Path, kind: type[Stored], format: str, name: str) -> Stored:
+    """A dataclass object from its JSON text or file, whose field "format" says what it is; ``name`` it in errors."""
+    text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
+    data = read_json(text, f"the {name}")
+    if data.get("format") != format:
+        article = "an" if name[0] in "aeiou" else "a"
+        raise DataError(f"not {article} {name}: format is {data.get('format')!r}, expected {format!r}")
+    return read(data, kind, f"the {name}")

@@ -12,9 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rpl_agent.core.errors import DataError
 from rpl_agent.core.model import Limit, Objective, Policy, Sense
-from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read, read_json
+from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read_document
 from rpl_agent.guarantee.untied.fixed import Visited
 from rpl_agent.guarantee.untied.plays import PlayedBound
 
@@ -220,11 +219,7 @@ class Certificate:
     @classmethod
     def from_json(cls, source: str | Path) -> Certificate:
         """From a JSON text or a file."""
-        text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
-        data = read_json(text, "the certificate")
-        if data.get("format") != FORMAT:
-            raise DataError(f"not a certificate: format is {data.get('format')!r}, expected {FORMAT!r}")
-        return read(data, cls, "the certificate")
+        return read_document(source, cls, FORMAT, "certificate")
 
     def __str__(self) -> str:
         subject = (

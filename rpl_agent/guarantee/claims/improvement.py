@@ -31,7 +31,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
-from rpl_agent.core.schema import jsonable, read, read_json
+from rpl_agent.core.schema import jsonable, read_document
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.candidates import candidates, same_policy
@@ -165,11 +165,7 @@ class Improvement:
     @classmethod
     def from_json(cls, source: str | Path) -> Improvement:
         """From a JSON text or a file."""
-        text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
-        data = read_json(text, "the improvement")
-        if data.get("format") != FORMAT:
-            raise DataError(f"not an improvement: format is {data.get('format')!r}, expected {FORMAT!r}")
-        return read(data, cls, "the improvement")
+        return read_document(source, cls, FORMAT, "improvement")
 
     def __str__(self) -> str:
         (low, high), (first, last) = self.value, self.baseline_value

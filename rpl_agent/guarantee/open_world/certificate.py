@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rpl_agent.core.coupled.regret import difference_above
-from rpl_agent.core.errors import DataError
-from rpl_agent.core.schema import Share, Whole, jsonable, read, read_json
+from rpl_agent.core.schema import Share, Whole, jsonable, read_document
 from rpl_agent.guarantee.certificate import versions
 
 FORMAT = "rpl-open-certificate/1"
@@ -107,11 +106,7 @@ class OpenCertificate:
     @classmethod
     def from_json(cls, source: str | Path) -> OpenCertificate:
         """From a JSON text or a file."""
-        text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
-        data = read_json(text, "the certificate")
-        if data.get("format") != FORMAT:
-            raise DataError(f"not a certificate without a model: format is {data.get('format')!r}, not {FORMAT!r}")
-        return read(data, cls, "the certificate")
+        return read_document(source, cls, FORMAT, "certificate without a model")
 
     def __str__(self) -> str:
         return "\n".join(
