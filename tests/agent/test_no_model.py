@@ -438,6 +438,15 @@ def test_playing_on_in_one_environment_is_the_same_run(monkeypatch):
     assert data[0].counts == data[1].counts and data[0].visits == data[1].visits
 
 
+def test_whole_numbers_are_observations_before_they_are_states():
+    """Observations 2 and 3 are state 1, though there are states 2 and 3: playing on must not take them for these."""
+    env = corridor(length=7, starts=(0, 2, 4, 6))
+    data = agent_of(env, observation_to_state=lambda place: place // 2).learn(60).session.experience.data
+    assert sorted(data.states) == [0, 1, 2, 3]
+    for row, after in zip(data.rows, data.successors):
+        assert after < 0 or abs(data.states[after] - data.states[row // 2]) <= 1  # places are neighbours
+
+
 def test_a_second_outcome_after_loading_refutes_deterministic(tmp_path):
     agent = agent_of(corridor(slip=0.0), deterministic=True).learn(30)
     agent.save(tmp_path / "a")

@@ -268,6 +268,7 @@ class OpenSource(EnvSource):
         actions, number_of, outcome_of, again = data.actions, data.number_of, data.outcome_of, data.again
         judged, explore, slow = self._judged[0], experience.explore, experience.repetitions.compares_episodes
         policy = None if judged is None else judged[0].policy.action
+        plain = self._world.state_of is None  # a whole number that is observed is the state
         while lane.phase is Phase.ACTIVE and done.steps < request.steps_left:
             self._tick += 1
             state, layer = lane.state, 0 if horizon is None else max(horizon - 1 - lane.length, 0)
@@ -277,7 +278,7 @@ class OpenSource(EnvSource):
             if not (type(ended) is type(cut) is bool and type(reward) is float):
                 ended, cut = flag(ended, "terminated", where), flag(cut, "truncated", where)
             reward = number(reward, where)
-            after = END if ended else number_of(observation) if type(observation) is int else None
+            after = END if ended else number_of(observation) if plain and type(observation) is int else None
             if after is None:
                 after = data.state(self._world.state(observation, where))
             entry = outcome_of((row, reward, after))
