@@ -235,6 +235,8 @@ bool approach(known *k, double tolerance, double offset)
             k->slow = used == INNER ? k->slow + 1 : 0;
         if (k->slow >= PATIENCE && used == INNER)
             accelerate(k, k->x, 0.1 * tolerance);
+        if (k->stops && size_of(k->n, k->x) > k->most)
+            return false;
         for (int64_t i = 0; i < k->n; i++)
             k->value[k->order[i]] = k->x[i];
     }
@@ -293,8 +295,8 @@ void order_part(known *k, int64_t n, const int64_t *states, const int64_t *compo
 }
 
 int64_t worst_totals(const graph *g, double gamma, const double *p, const double *reward, double tolerance,
-                     int64_t budget, int64_t capacity, bool *done, double *values, double *numbers, int32_t *indices,
-                     int64_t *integers)
+                     int64_t budget, double most, int64_t capacity, bool *done, double *values, double *numbers,
+                     int32_t *indices, int64_t *integers)
 {
     const int64_t states = g->count;
     const game play = {.agent = MAX_AGENT, .gamma = gamma, .state_ptr = g->state_ptr, .reward = reward};
@@ -315,6 +317,7 @@ int64_t worst_totals(const graph *g, double gamma, const double *p, const double
         .order = integers + states,
         .chosen = integers + 2 * states,
         .budget = budget,
+        .most = most,
     };
     components(g, done, all, component, space);
     for (int64_t s = 0; s < states; s++) {

@@ -565,10 +565,10 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, boo
 
 /* values (S) = the largest totals of rewards (R) of any sign that an agent collects who may stop at any state, in states
  * that are not `done` (S), up to `tolerance` per step; not bounds. p (T). Returns the number of sweeps, or -1 where more
- * than `budget` would be needed. Chains of its rows have at most `capacity` transitions. */
+ * than `budget` would be needed or a total exceeds `most`. Chains of its rows have at most `capacity` transitions. */
 int64_t worst_totals(const graph *g, double gamma, const double *p /*[g.row_ptr[g.state_ptr[g.count]]]*/,
                      const double *reward /*[g.state_ptr[g.count]]*/, double tolerance, int64_t budget,
-                     int64_t capacity, bool *done /*[g.count]*/, double *values /*[g.count]*/,
+                     double most, int64_t capacity, bool *done /*[g.count]*/, double *values /*[g.count]*/,
                      double *numbers SCRATCH /*[9 * g.count + capacity]*/,
                      int32_t *indices SCRATCH /*[capacity + g.count + 1]*/,
                      int64_t *integers SCRATCH /*[10 * g.count]*/);

@@ -18,7 +18,7 @@ typedef struct known {
     double *x, *steps, *rhs, *krylov;
     int32_t *indptr, *indices;
     double *data;
-    double change;
+    double change, most; /* the latter: of an agent who stops, a total that is too large to be of use */
     int64_t sweeps, budget, slow;
 } known;
 
