@@ -262,7 +262,8 @@ def verdict(
     lines = [f"{path}: {'NOT ' if found.problems else ''}verified against {counts.total:,} transitions, with {origin}"]
     lines += [f"  {text}" for text in (*found.problems, *found.notes)]
     lines.append(f"  claimed [{certificate.lower:.6g}, {certificate.upper:.6g}], ")
-    lines[-1] += f"recomputed [{found.lower:.6g}, {found.upper:.6g}]"
+    is_known = not math.isnan(found.lower)
+    lines[-1] += f"recomputed [{found.lower:.6g}, {found.upper:.6g}]" if is_known else "not recomputed"
     lines += [] if found.proved is None else [f"  {found.proved}", *(f"    {line}" for line in found.question)]
     return jsonable(
         {

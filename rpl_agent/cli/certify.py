@@ -289,7 +289,7 @@ def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     from rpl_agent.agent.runs import verdict
     from rpl_agent.agent.world.log_returns import log_returns
     from rpl_agent.cli.training import named_source
-    from rpl_agent.guarantee.claims.improvement import Improvement
+    from rpl_agent.guarantee.claims.improvement import UNKNOWN, Improvement
     from rpl_agent.guarantee.verify import data_from_json, data_to_json, different_data, read_with_data
 
     used = {"--verify", "--env", *OWN_MODEL, *OWN_LOG}
@@ -310,7 +310,7 @@ def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
         (counts, _), log = read_data(arguments, source), ", ".join(arguments.data)
         problems = [] if data is None else different_data(data, data_to_json(counts), log)
         returns = None
-        if isinstance(certificate, Improvement) and certificate.baseline is None:
+        if isinstance(certificate, Improvement) and certificate.known == UNKNOWN:
             returns = log_returns(source.pmdp, arguments.data, certificate.objective, bounds=certificate.returns)
         return verdict(certificate, source.pmdp, counts, path, None, problems, f"your {log}", returns)
     assert data is not None

@@ -47,7 +47,8 @@ def register(commands: Any) -> None:
         "--output",
         type=output_file(".json"),
         metavar="FILE.json",
-        help="write the improvement, policies and data included, and its proof: rpl certify FILE.json --verify",
+        help="write the improvement, policies and data included, and its proof (none for an unknown baseline): rpl "
+        "certify FILE.json --verify",
     )
     improve.add_argument(
         "--policy-file",
@@ -106,8 +107,6 @@ def run_improve(arguments: argparse.Namespace) -> int:
     baseline: Policy | str = "log"
     if arguments.baseline == "frequencies":
         baseline = "frequencies"
-        if arguments.output:
-            raise ModelError("--output writes a proof, which does not cover action frequencies: use --policy-file FILE")
     if arguments.baseline != "log":
         if arguments.returns is not None:
             raise ModelError("--returns belongs to an unknown baseline (--baseline log)")

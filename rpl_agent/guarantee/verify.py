@@ -25,7 +25,7 @@ from rpl_agent.core.schema import Whole, read, read_json
 from rpl_agent.guarantee import checker, open_checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.improvement import FORMAT as IMPROVEMENT
-from rpl_agent.guarantee.claims.improvement import Improvement, LogReturns, improve
+from rpl_agent.guarantee.claims.improvement import FREQUENCIES, GIVEN, UNKNOWN, Improvement, LogReturns, improve
 from rpl_agent.guarantee.claims.recheck import recheck, unsupported_bound
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
@@ -169,12 +169,16 @@ def verify_improvement(
     found: Improvement, pmdp: ParametricMDP, counts: Counts, returns: LogReturns | None = None
 ) -> Verdict:
     """Check an improvement against the model and the data; ``returns`` are those of the log of an unknown baseline."""
-    problems = _identity(found, pmdp, counts)
-    if not problems and found.baseline is None and returns is None:
+    problems, notes = _identity(found, pmdp, counts), list[str]()
+    if found.known not in ((UNKNOWN, FREQUENCIES) if found.baseline is None else (GIVEN,)):
+        problems.append(f"the baseline is in the file if it is given, and only then; the file says: {found.known}")
+    elif found.baseline is None:
+        notes = [f"the baseline is {found.known}"]
+    if not problems and found.known == UNKNOWN and returns is None:
         problems = ["the returns of the log, which bound the unknown baseline, are not in the file: add --data LOG"]
     if problems:
-        return Verdict(problems, [], math.nan, math.nan)
-    baseline = "log" if found.baseline is None else found.baseline
+        return Verdict(problems, notes, math.nan, math.nan)
+    baseline = found.baseline or ("frequencies" if found.known == FREQUENCIES else "log")
     config = Config(found.confidence, found.relaxation, found.delta)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RPLWarning)
@@ -189,7 +193,7 @@ def verify_improvement(
             problems += unsupported_bound(f"the {side} bound of the {name}", one, other, sign, ALLOWED)
     if again.fallback and not found.fallback:
         problems.append("the set is not what was configured, and the file does not say so")
-    return Verdict(problems, [], again.lower, again.upper)
+    return Verdict(problems, notes, again.lower, again.upper)
 
 
 def _played_problems(certificate: Certificate, pmdp: ParametricMDP) -> list[str]:

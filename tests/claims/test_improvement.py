@@ -16,7 +16,9 @@ from rpl_agent.core.coupled.difference import Comparison
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.core.solver import solve_at
+from rpl_agent.formats import prism
 from rpl_agent.formats.logs import read_log, simulate_log
+from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.claims.frequencies import logged_baseline
 from rpl_agent.guarantee.claims.improvement import COMMON, RETURNS, more_episodes
 from rpl_agent.guarantee.shown import true_value
@@ -24,6 +26,18 @@ from tests.coupled.test_coupled import CENTER, cases, prepared
 from tests.reference.coupled import box_points, exact_value, objectives
 
 GAIN = Objective.discounted("gain", 0.99, target="end")
+#: two tosses, each of one of two coins: two heads win
+COINS = """mdp
+const double p;
+const double q;
+module coins
+  s : [0..3] init 0;
+  [one] s<2 -> p:(s'=s+1) + 1-p:(s'=3);
+  [other] s<2 -> q:(s'=s+1) + 1-q:(s'=3);
+  [stay] s>1 -> true;
+endmodule
+label "won" = s=2;
+"""
 
 
 @pytest.mark.parametrize("objective", objectives(), ids=lambda o: o.describe())
@@ -248,9 +262,45 @@ def test_an_improvement_is_stored_proved_and_verified_by_a_stranger(tmp_path, ca
         capsys.readouterr()
         assert main(["certify", file, "--verify"]) == 1, change
     assert main([*command, "log"]) in (0, 1)
-    assert "the returns of a log, which bound its unknown policy, are not covered" in capsys.readouterr().out
-    assert main(["certify", file, "--verify"]) == 1 and "add --data LOG" in capsys.readouterr().out
+    assert "NOTE: the checker does not cover the returns of a log" in capsys.readouterr().out
+    assert main(["certify", file, "--verify"]) == 1
+    said = capsys.readouterr().out
+    assert "add --data LOG" in said and "not recomputed" in said and "nan" not in said
     assert main(["certify", file, "--verify", "--data", log]) == 0
+    said = capsys.readouterr().out
+    assert "the baseline is unknown: from the returns of the log" in said
+    assert "no proof: the checker does not cover the returns of a log, which bound the unknown baseline" in said
+
+
+def test_an_improvement_by_action_frequencies_is_stored_and_recomputed_by_a_stranger(tmp_path, capsys):
+    """From the file's own data and from the log; the checker, which does not cover it, says so."""
+    model, log, file = tmp_path / "coins.prism", str(tmp_path / "log.csv"), str(tmp_path / "gain.json")
+    model.write_text(COINS)
+    model.with_suffix(".props").write_text('Pmax=? [ F "won" ];')
+    pmdp, objective = prism.load(model).objective()
+    used = softened(pmdp, solve_at(pmdp, np.array([0.9, 0.2]), objective).policy, 0.8)
+    simulate_log(log, pmdp, {"p": 0.9, "q": 0.2}, episodes=300, max_steps=5, policy=used)
+    command = ["improve", "--model", str(model), "--data", log, "--baseline", "frequencies", "--output", file]
+    assert main(command) == 0
+    assert "NOTE: the checker does not cover action frequencies" in capsys.readouterr().out
+    for own in ([], ["--data", log]):
+        assert main(["certify", file, "--verify", *own]) == 0
+        said = capsys.readouterr().out
+        assert "the baseline is unknown: its action frequencies are unknowns too" in said
+        assert "no proof: the checker does not cover action frequencies" in said
+    assert checker.main([str(tmp_path / "gain.proof.json.gz")]) == 1
+    assert "refused: the checker does not cover action frequencies" in capsys.readouterr().out
+    stored = json.loads((tmp_path / "gain.json").read_text())
+    returned = {"known": "unknown: from the returns of the log", "returns": [0.0, 1.0]}
+    for change, said in (
+        ({"lower": stored["lower"] + 0.01}, "the lower bound of the improvement"),
+        ({"known": "its policy is given"}, "the file says: its policy is given"),
+        (returned, "add --data LOG"),
+    ):
+        lie = {key: part for key, part in (stored | change).items() if key not in ("improves", "sentence")}
+        (tmp_path / "gain.json").write_text(json.dumps(lie))
+        assert main(["certify", file, "--verify"]) == 1
+        assert said in capsys.readouterr().out
 
 
 def test_an_unknown_baseline_by_its_action_frequencies():

@@ -51,8 +51,12 @@ ENOUGH, MORE_PIECES = 0.5, 4
 COMMON, APART, RETURNS = "a common parameter", "two certificates", "the returns of the log"
 #: What is known of the baseline.
 GIVEN, UNKNOWN = "its policy is given", "unknown: from the returns of the log"
-NO_FREQUENCIES = "computed, not proved by the checker: it does not cover action frequencies"
 FREQUENCIES = "unknown: its action frequencies are unknowns too, and depend on the state alone"
+#: Why the checker proves nothing about an unknown baseline.
+NOT_COVERED = {
+    UNKNOWN: "the checker does not cover the returns of a log, which bound the unknown baseline",
+    FREQUENCIES: "the checker does not cover action frequencies, which stand for the unknown baseline",
+}
 #: Relative difference from which a computed bound is shown beside the proved one.
 COARSE = 1e-6
 #: What a proof would need.
@@ -240,8 +244,11 @@ def improve(
     best = comparing.refined(max(comparing.all_of(asked), key=lambda one: (one.lower, one.estimate)))
     fixed = None if config.is_anytime else "fixed-N only: not valid if data decided how much data there is"
     notes = tuple(note for note in (found.fallback, fixed) if note)
-    bounds, basis = (None, GIVEN) if returns is None else (returns.bounds, UNKNOWN)
-    return replace(best, delta=config.delta, notes=notes, returns=bounds, known=basis)
+    best = replace(best, delta=config.delta, notes=notes)
+    if given is not None:
+        return best
+    assert returns is not None
+    return replace(best, returns=returns.bounds, known=UNKNOWN, unproved=NOT_COVERED[UNKNOWN])
 
 
 def _by_frequencies(
@@ -271,7 +278,7 @@ def _by_frequencies(
         samples=counts.total,
         episodes=counts.episodes,
         known=FREQUENCIES,
-        unproved=NO_FREQUENCIES,
+        unproved=NOT_COVERED[FREQUENCIES],
     )
 
 

@@ -14,7 +14,7 @@ from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
-from rpl_agent.guarantee.claims.improvement import Improvement
+from rpl_agent.guarantee.claims.improvement import NOT_COVERED, UNKNOWN, Improvement
 from rpl_agent.guarantee.likelihood.checked_model import model_content
 from rpl_agent.guarantee.proof.content import data_content
 
@@ -62,9 +62,7 @@ class Claims:
 
     @classmethod
     def _of_improvement(cls, found: Improvement) -> Claims:
-        checker.need(
-            found.baseline is not None, "the returns of a log, which bound its unknown policy, are not covered"
-        )
+        checker.need(found.baseline is not None, NOT_COVERED.get(found.known, NOT_COVERED[UNKNOWN]))
         numbers = dict(
             zip(("lower", "upper", "baseline lower", "baseline upper"), (*found.value, *found.baseline_value))
         )
