@@ -64,8 +64,8 @@ def test_forecasts_agree_with_runs(world, small, monkeypatch):
         make_worlds_small(monkeypatch)
     env, theta = gym.make(f"rpl/{world}-v0"), np.array(benchmark(world).theta)
     found = RPLAgent(seed=7).plan(env, theta, episodes=500)
-    run = RPLAgent(seed=1).learn(env, 500).certificate
-    assert found.gap[0] == pytest.approx(run.gap, rel=0.15)
+    gaps = [RPLAgent(seed=seed).learn(env, 500).certificate.gap for seed in range(4)]  # single runs differ by a third
+    assert found.gap[0] == pytest.approx(np.mean(gaps), rel=0.15)
 
 
 def test_the_price_is_that_of_the_set_in_use():

@@ -310,17 +310,17 @@ def test_a_categorical_unknown_with_many_outcomes_needs_no_program_per_row_and_s
     """Rows of a cyclic model over more coordinates than have a compiled form are bounded by their hull."""
     pmdp = build_noise(
         0,
-        lambda stock: range(0, 31 - stock, 10),
-        noise={"demand": list(range(28))},
+        lambda stock: range(0, 71 - stock, 35),
+        noise={"demand": list(range(70))},
         key=lambda stock, order: "demand",
         effect=lambda stock, order, demand: max(stock + order - demand, 0),
         rewards={"sold": lambda stock, order, rest: float(stock + order - rest)},
     )
     objective = Objective.discounted("sold", 0.9)
-    counts = uniform_counts(pmdp, objective, np.full(pmdp.num_parameters, 1 / 28), 30, 20, 1)
+    counts = uniform_counts(pmdp, objective, np.full(pmdp.num_parameters, 1 / 70), 30, 20, 1)
     found = uncertainty_from(pmdp, counts, Config(), objective)
     assert found.region.kernel() is None
     assert found.relaxation.compiled() is not None
-    best = solve_at(pmdp, np.full(pmdp.num_parameters, 1 / 28), objective)
+    best = solve_at(pmdp, np.full(pmdp.num_parameters, 1 / 70), objective)
     certificate = certify(pmdp, counts, objective)
     assert certificate.lower <= best.upper and best.lower <= certificate.upper

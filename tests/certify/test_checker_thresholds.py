@@ -272,7 +272,7 @@ def test_marks_are_part_of_the_data_after_them():
         with pytest.raises(checker.Refused, match="out of range"):
             tosses(content, [(5, 5)], [mark(4, 0.1, 2) | change])
     for trials in ([[0, 11], [1, 10]], [[0, 10], [1, 11]]):
-        with pytest.raises(checker.Refused, match="the trials of a mark"):
+        with pytest.raises(checker.Refused, match="a mark counts fewer trials"):
             tosses(content, [(5, 5)], [mark(4, 0.1, 2, 0.5) | {"trials": trials}])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -138,15 +137,18 @@ def test_known_states_get_the_same(share):
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 1), (0, 6), (2, 7), (10**6, 10**6 + 2)])
-def test_states_that_appear_get_what_the_series_leaves(first, last):
+def test_states_that_appear_divide_the_share_of_their_power_of_two(first, last):
     found = of_states(0.25, first, last, None)
-    with localcontext() as context:
-        context.prec = 40
-        two = Decimal(2).ln()
-        for k, share in zip(range(first + 1, last + 1), found.tolist(), strict=True):
-            exact = two / Decimal(k + 1).ln() - two / Decimal(k + 2).ln()
-            assert Decimal("0.249999999") * exact <= Decimal(share) <= Decimal("0.25") * exact
-            assert float(Decimal(share) / exact) == pytest.approx(0.25 * (1 - 1e-9), rel=1e-12)
+    for k, share in zip(range(first + 1, last + 1), found.tolist(), strict=True):
+        j = k.bit_length() - 1
+        exact = Fraction(1, 4 * 2**j * (j + 1) * (j + 2))
+        assert exact * (1 - Fraction(2, 10**9)) <= Fraction(share) <= exact
+        assert float(Fraction(share) / exact) == pytest.approx(1 - 1e-9, rel=1e-12)
+
+
+def test_states_that_appear_never_get_more_than_the_whole():
+    found = [Fraction(share) for share in of_states(1.0, 0, 2**12 - 1, None).tolist()]
+    assert 1 - Fraction(1, 12) <= sum(found) <= 1 - Fraction(1, 13)  # twelve powers of two, and what comes after them
 
 
 def test_a_user_states_an_error_below_one_half():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import scipy
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model.caching import cached_on
@@ -66,8 +67,10 @@ class Region(Protocol):
         return None
 
 
-def checked_directions(directions: np.ndarray, dimension: int) -> np.ndarray:
-    """Directions as a finite, contiguous (n, dimension) array."""
+def checked_directions(directions: np.ndarray | scipy.sparse.csr_array, dimension: int) -> np.ndarray:
+    """Directions, dense or sparse, as a finite, contiguous (n, dimension) array."""
+    if not isinstance(directions, np.ndarray) and scipy.sparse.issparse(directions):
+        directions = directions.toarray()
     directions = np.atleast_2d(np.ascontiguousarray(directions, dtype=np.float64))
     if directions.ndim != 2 or directions.shape[1] != dimension:
         raise ModelError(f"directions of shape {directions.shape} for a region of dimension {dimension}")

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
 from rpl_agent.core.evidence.ledger import OpenLedger
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
@@ -144,6 +143,8 @@ def _alike(table: np.ndarray) -> np.ndarray:
 
 def _log_marginal(table: np.ndarray) -> np.ndarray:
     """(n,) ln of the mean likelihood of counts (n, k) over all distributions (Jeffreys' prior)."""
+    from scipy.special import gammaln  # slow to import, and few runs propose ties
+
     k, n = table.shape[1], table.sum(axis=1)
     return gammaln(0.5 * k) - gammaln(n + 0.5 * k) + (gammaln(table + 0.5) - gammaln(0.5)).sum(axis=1)
 
