@@ -11,7 +11,7 @@ import numpy as np
 from rpl_agent.agent.discovery.world import OpenWorld
 from rpl_agent.agent.sampling.experience import GeneratorStates, Request, SampledBatch
 from rpl_agent.agent.sampling.step_checker import flag, number, unpack_step
-from rpl_agent.agent.sampling.stepping import OPENING, EnvSource, Phase
+from rpl_agent.agent.sampling.stepping import OPENING, EnvSource, Lane, Phase
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.core.model.states import canonical
@@ -26,6 +26,8 @@ FIRST_SHARE = 0.5
 TIE = 1e-9
 #: Steps between two looks for Ctrl-C.
 LOOKS = 32
+#: Types of whole numbers: equal ones are the same key of a dictionary, so each is its own canonical form.
+WHOLE = (int, np.int64, np.int32)
 Where = Callable[[], str]
 
 
@@ -65,6 +67,29 @@ class AgreementWatch:
             )
 
 
+class EpisodeSteps:
+    """The steps of one copy's episode and of its last one, compared as long as they are the same."""
+
+    __slots__ = ("current", "earlier", "same")
+
+    def __init__(self) -> None:
+        self.earlier: list[tuple[int, int]] = []
+        self.current: list[tuple[int, int]] = []
+        self.same = True  # so far
+
+    def agrees(self, begins: bool, row: int, entry: int) -> bool | None:
+        """Add a step; whether the same row had the same outcome in the last episode, None if it was not there."""
+        if begins:
+            self.earlier, self.current, self.same = self.current, [], True
+        at, step = len(self.current), (row, entry)
+        self.current.append(step)
+        if not self.same or at >= len(self.earlier):
+            return None
+        before = self.earlier[at]
+        self.same = before == step
+        return self.same if before[0] == row else None
+
+
 class RepetitionWatch:
     """Compares steps of neighbouring copies in one tick, and of one copy's episodes as long as they are the same."""
 
@@ -72,9 +97,7 @@ class RepetitionWatch:
         self._copies = AgreementWatch("copies of the environment")
         self._episodes = AgreementWatch("episodes of the environment")
         self._latest: dict[int, tuple[int, int, int]] = {}  # by lane: tick, row, outcome
-        self._earlier: dict[int, list[tuple[int, int]]] = {}  # by lane: the steps of its last episode
-        self._current: dict[int, list[tuple[int, int]]] = {}
-        self._same: dict[int, bool] = {}  # by lane: whether its episode is the last one again, so far
+        self._steps: dict[int, EpisodeSteps] = {}  # by lane
 
     @property
     def compares_episodes(self) -> bool:
@@ -88,16 +111,15 @@ class RepetitionWatch:
             if other is not None and other[:2] == (tick, row):
                 self._copies.compare(other[2] == entry, share)
             self._latest[lane] = tick, row, entry
+        self.add_alone(lane, begins, row, entry, share)
+
+    def add_alone(self, lane: int, begins: bool, row: int, entry: int, share: float) -> None:
+        """A step of a lane that has no neighbours, or was compared with them."""
         if self._episodes.is_open:
-            if begins:
-                self._earlier[lane], self._current[lane] = self._current.get(lane, []), []
-                self._same[lane] = True
-            steps, earlier = self._current.setdefault(lane, []), self._earlier.get(lane, [])
-            before = earlier[len(steps)] if len(steps) < len(earlier) else None
-            steps.append((row, entry))
-            if self._same.get(lane) and before is not None and before[0] == row:
-                self._episodes.compare(before[1] == entry, share)
-            self._same[lane] = bool(self._same.get(lane)) and before == (row, entry)
+            steps = self._steps.get(lane) or self._steps.setdefault(lane, EpisodeSteps())
+            agrees = steps.agrees(begins, row, entry)
+            if agrees is not None:
+                self._episodes.compare(agrees, share)
 
 
 class OpenExperience:
@@ -221,7 +243,7 @@ class OpenSource(EnvSource):
     ):
         self._prepare(world.env, OpenReader(world, experience), rng, int(seed % 2**31), opening)
         self._numbers = _EveryRow(world.actions)
-        self._world, self._seen = world, experience
+        self._world, self._seen, self._discount = world, experience, world.assumptions.discount
         self._judged: list[tuple[PlayedPolicy, OpenEpisode] | None] = [None] * len(self._lanes)
 
     def _layer(self, length: int) -> int:
@@ -265,34 +287,54 @@ class OpenSource(EnvSource):
         """
         lane, experience, step, where = self._lanes[0], self._seen, self._env.step, self._wheres[0]
         data, commands, horizon = experience.data, self._world.actions, self._world.assumptions.horizon
-        actions, number_of, outcome_of, again = data.actions, data.number_of, data.outcome_of, data.again
-        judged, explore, slow = self._judged[0], experience.explore, experience.repetitions.compares_episodes
+        actions, number_of, outcome_of, go_on = data.actions, data.number_of, data.outcome_of, self._go_on
+        judged, explore, watched = self._judged[0], experience.explore, experience.repetitions.compares_episodes
         policy = None if judged is None else judged[0].policy.action
-        plain = self._world.state_of is None  # a whole number that is observed is the state
+        plain = () if self._world.state_of is not None else WHOLE  # a whole number that is observed is the state
+        last = min(horizon or math.inf, self._world.longest or math.inf) - 1
         while lane.phase is Phase.ACTIVE and done.steps < request.steps_left:
             self._tick += 1
             state, layer = lane.state, 0 if horizon is None else max(horizon - 1 - lane.length, 0)
             action = explore(state, layer) if policy is None else policy(state, layer)
             row = state * actions + action
             observation, reward, ended, cut, self._info = unpack_step(step(commands[action]), where)
-            if not (type(ended) is type(cut) is bool and type(reward) is float):
+            if not (type(ended) is type(cut) is bool):
                 ended, cut = flag(ended, "terminated", where), flag(cut, "truncated", where)
             reward = number(reward, where)
-            after = END if ended else number_of(observation) if plain and type(observation) is int else None
+            after = END if ended else number_of(observation) if type(observation) in plain else None
             if after is None:
                 after = data.state(self._world.state(observation, where))
             entry = outcome_of((row, reward, after))
-            if slow or entry is None:
+            if entry is None:
                 self._advance_counted(0, row, reward, after, (ended, cut), done)
-                slow = experience.repetitions.compares_episodes
             else:
-                again(entry, row)
-                self._moved(0, reward, after, (ended, cut), done)
+                data.again(entry, row)
+                if watched:
+                    self._compare(0, row, entry, alone=True)
+                    watched = experience.repetitions.compares_episodes
+                if ended or cut or lane.length >= last:
+                    self._moved(0, reward, after, (ended, cut), done)
+                else:
+                    go_on(lane, judged, reward, after, done)
             if ended or cut:
                 lane.phase = Phase.OVER
             if not done.steps % LOOKS and request.interrupted():
                 break
         done.due |= data.total >= experience.update_at
+
+    def _go_on(
+        self, lane: Lane, judged: tuple[PlayedPolicy, OpenEpisode] | None, reward: float, after: int, done: SampledBatch
+    ) -> None:
+        """A step was counted, and the episode is not over."""
+        weight = self._discount**lane.length
+        lane.total += reward
+        lane.value += weight * reward
+        lane.length += 1
+        lane.state = after
+        done.steps += 1
+        if judged is not None:
+            judged[1].add(reward, weight)
+            judged[1].last = after
 
     def _choose(self, i: int) -> int:
         lane, judged = self._lanes[i], self._judged[i]
@@ -328,13 +370,25 @@ class OpenSource(EnvSource):
         self, i: int, row: int, reward: float, after: int, ends: tuple[bool, bool], done: SampledBatch
     ) -> None:
         """Compare a step of an episode with what is assumed, count it, and go on."""
-        lane, experience = self._lanes[i], self._seen
+        experience = self._seen
         try:
             entry = experience.count(row, reward, after, self._wheres[i])
-            share = experience.data.counts[entry] / experience.data.visits[row]
-            experience.repetitions.add(i, self._tick, lane.length == 0, row, entry, share)
+            self._compare(i, row, entry)
             self._moved(i, reward, after, ends, done)
         except DataError as error:  # no certificate may rest on what is assumed any more
+            experience.refuted = str(error)
+            raise
+
+    def _compare(self, i: int, row: int, entry: int, alone: bool = False) -> None:
+        """Refuse chance that repeats itself, in copies of the environment (unless it is alone) or in its episodes."""
+        experience, begins = self._seen, self._lanes[i].length == 0
+        share = experience.data.counts[entry] / experience.data.visits[row]
+        try:
+            if alone:
+                experience.repetitions.add_alone(i, begins, row, entry, share)
+            else:
+                experience.repetitions.add(i, self._tick, begins, row, entry, share)
+        except RepeatedChanceError as error:
             experience.refuted = str(error)
             raise
 
@@ -342,15 +396,7 @@ class OpenSource(EnvSource):
         """A step was counted: the lane goes on, and its episode ends if it is over."""
         lane, assumed = self._lanes[i], self._seen.assumptions
         weight = assumed.discount**lane.length
-        lane.total += reward
-        lane.value += weight * reward
-        lane.length += 1
-        lane.state = lane.state if after == END else after
-        done.steps += 1
-        judged = self._judged[i]
-        if judged is not None:
-            judged[1].add(reward, weight)
-            judged[1].last = lane.state
+        self._go_on(lane, self._judged[i], reward, lane.state if after == END else after, done)
         over = ends[0] or (assumed.horizon is not None and lane.length >= assumed.horizon)
         if over or ends[1] or (self._world.longest is not None and lane.length >= self._world.longest):
             self._leave(i, cut=not over)
