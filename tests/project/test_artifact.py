@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks import artifact
+import pytest
+
+from benchmarks import artifact, bench_readme
+
+ROOT = bench_readme.README.parent
 
 
 def test_a_claim_is_read_off_its_benchmark(capsys):
@@ -19,3 +23,10 @@ def test_a_claim_that_cannot_be_measured_fails_the_command(capsys, monkeypatch):
     monkeypatch.setattr(artifact, "CLAIMS", (broken,))
     assert artifact.main(["--smoke"]) == 1
     assert "FAILED" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_page_says_what_its_program_prints(page):
+    found, text = bench_readme.pump(), (ROOT / page).read_text()
+    assert f"lie in [{found['lower']:.2f}, {found['upper']:.2f}]" in text
+    assert f"is within {found['regret']:.3g} of the best possible" in text
