@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from rpl_agent.core.model.building.unknown import hide_parameters
 from rpl_agent.core.model.building.validation import TOLERANCE, hint, normalised, raise_problems, tell
 from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.relaxations.umdp import UncertainMDP
-from rpl_agent.formats.prism.explore.assemble import with_unknown_rewards
+from rpl_agent.formats.prism.explore.assemble import rewards_at
 from rpl_agent.formats.prism.explore.probability import FileBounds, Pool
 from rpl_agent.formats.prism.language.parser import parse_model
 from rpl_agent.formats.prism.language.scope import Program
@@ -53,20 +54,21 @@ def load_drn(
     path, file = Path(path), DrnFile(path)
     states = np.arange(file.num_states)
     truth = bounds = None
+    later: dict[str, Callable[[np.ndarray], Reward]] = {}
     if file.has_intervals:
         given = file.uncertain()
         pmdp, bounds = given.pmdp, FileBounds(*given.relaxation().bounds())
         if parameters or hide_rows:
             raise ModelError(f"{file.name}: an interval model has no parameters and no known rows")
     else:
-        pmdp = _exact(file, parameters or {}, normalise)
+        pmdp, later = _exact(file, parameters or {}, normalise)
         if hide_rows:
             hidden = hide_parameters(pmdp)
             pmdp, truth = hidden.pmdp, hidden.theta
     labels = {"init": states == pmdp.initial_state, "deadlock": np.zeros(len(states), dtype=bool), **pmdp.labels}
     pmdp = replace(pmdp, labels=labels, variables={"x": states})
-    program = _program(file.type, len(states), pmdp.rewards)
-    model = PrismModel(pmdp, program, path.name, bounds=bounds, truth=truth)
+    program = _program(file.type, len(states), file.reward_names)
+    model = PrismModel(pmdp, program, path.name, [], bounds, later, truth)
     beside = path.with_suffix(".props")
     if beside.is_file():
         load_properties(model, beside)
@@ -75,8 +77,10 @@ def load_drn(
     return model
 
 
-def _exact(file: DrnFile, ranges: Mapping[str, tuple[float, float]], normalise: bool) -> ParametricMDP:
-    """The file with its numbers as exact fractions and its expressions as polynomials."""
+def _exact(
+    file: DrnFile, ranges: Mapping[str, tuple[float, float]], normalise: bool
+) -> tuple[ParametricMDP, dict[str, Callable[[np.ndarray], Reward]]]:
+    """The file with numbers as exact fractions and expressions as polynomials, and its rewards with parameters."""
     for name in ranges:
         if name not in file.parameters:
             raise ModelError(f"{file.name} has no parameter {name!r} (parameters: {listed(file.parameters)})")
@@ -99,7 +103,15 @@ def _exact(file: DrnFile, ranges: Mapping[str, tuple[float, float]], normalise: 
         return pool.intern(known[text] for text in texts)
 
     expression_ids = ids([transitions[t] for t in file.order[1]])
-    table, expression, rewards = with_unknown_rewards(pool, file.parameters, domain, expression_ids, file.rewards(ids))
+    table, expression = pool.table(file.parameters, expression_ids)
+    names, anywhere = file.parameters, np.zeros(len(file.parameters))
+    later: dict[str, Callable[[np.ndarray], Reward]]
+    earned = file.rewards(ids)
+    later = {name: partial(rewards_at, pool, *parts, names) for name, parts in earned.items()}
+    plain = [
+        name for name, parts in earned.items() if all(pool[i].is_constant for i in np.unique(np.concatenate(parts)))
+    ]
+    rewards = {name: later.pop(name)(anywhere) for name in plain}
     pmdp = ParametricMDP(**file.structure(), expression=expression, table=table, domain=domain, rewards=rewards)
     # numbers of type "double" are floats, and sum to 1 only up to rounding
     pmdp, sums = normalised(pmdp, TOLERANCE if normalise else ROUNDING if file.is_double else Fraction(0))
@@ -111,7 +123,7 @@ def _exact(file: DrnFile, ranges: Mapping[str, tuple[float, float]], normalise: 
         raise_problems(file.name, defects)
     except ModelError as error:
         raise ModelError(f"{error}{hint(pmdp)}") from None
-    return pmdp
+    return pmdp, later
 
 
 def _program(kind: str, states: int, rewards: Iterable[str]) -> Program:

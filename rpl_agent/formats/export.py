@@ -68,9 +68,6 @@ class ExplicitModel:
         # "init" and "deadlock" are labels of the tools: ours are written from the structure
         shown = [name for name in pmdp.labels if name not in ("init", "deadlock")]
         self.labels = identifiers(shown, reserved=("init", "deadlock"))
-        for name, reward in pmdp.rewards.items():
-            if not reward.is_known:
-                raise ModelError(f"the reward {name!r} depends on the parameters and cannot be written as numbers")
         self.rewards = identifiers(pmdp.rewards)
 
     def label_mask(self, name: str) -> np.ndarray:

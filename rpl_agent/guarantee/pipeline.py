@@ -63,7 +63,7 @@ from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
-from rpl_agent.guarantee.shown import explained, is_known, note_on_edge, until_close, value_at_estimate
+from rpl_agent.guarantee.shown import explained, note_on_edge, until_close, value_at_estimate
 from rpl_agent.guarantee.untied.fixed import VisitBets, Visited
 from rpl_agent.guarantee.untied.rows import RowBets, with_row_bets
 
@@ -309,7 +309,7 @@ def certify_uncertainty(
     warm.robust, warm.optimistic = robust, optimistic
     low, high = (robust, optimistic) if objective.sense is Sense.MAX else (optimistic, robust)
     lower, upper, chosen, found = low.lower, high.upper, robust.policy if policy is None else policy, None
-    if _is_coupled(uncertainty, objective, config) and not is_signed_share and not _is_closed(lower, upper):
+    if _is_coupled(uncertainty, config) and not is_signed_share and not _is_closed(lower, upper):
         with timed(timings, "coupled"):
             asked = (uncertainty, objective, config, policy, (lower, upper), chosen)
             lower, upper, chosen, found = _better_bounds(*asked)
@@ -390,10 +390,9 @@ def _is_closed(lower: float, upper: float) -> bool:
     return 0.0 < upper - lower <= ROUNDING * max(1.0, abs(lower), abs(upper))
 
 
-def _is_coupled(uncertainty: Uncertainty, objective: Objective, config: Config) -> bool:
+def _is_coupled(uncertainty: Uncertainty, config: Config) -> bool:
     """Whether bounds for one common parameter apply."""
-    one_region = config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None
-    return one_region and is_known(uncertainty.relaxation.pmdp, objective)
+    return config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None
 
 
 @one_blas_thread
@@ -407,7 +406,7 @@ def regret_of(
     """The regret of any policy over an uncertainty, with bounds (lower, upper, policy) on its value."""
     lower, upper, policy = claim
     region, relaxation = uncertainty.region, uncertainty.relaxation
-    if region is None or not _is_coupled(uncertainty, objective, config):
+    if region is None or not _is_coupled(uncertainty, config):
         return NOT_FOUND
     task = objective.resolve(relaxation.pmdp)
     if task.must_play_errors(reward_error):

@@ -19,11 +19,6 @@ from rpl_agent.core.solver import Solution, solve_at
 from rpl_agent.guarantee.likelihood.estimate import TELLING_GAIN, edge
 
 
-def is_known(pmdp: ParametricMDP, objective: Objective) -> bool:
-    """Whether rewards are numbers: those that depend on the parameters have two ends, one for each side."""
-    return objective.reward_name is None or pmdp.rewards[objective.reward_name].is_known
-
-
 def value_at_estimate(
     pmdp: ParametricMDP, solved: Solution, policy: Policy, estimate: np.ndarray | None, precision: float, share: float
 ) -> float:
@@ -31,7 +26,7 @@ def value_at_estimate(
     if estimate is None:
         return math.nan
     problem, value = solved.problem, None
-    if problem.pmdp is pmdp and is_known(pmdp, problem.objective) and not share:
+    if problem.pmdp is pmdp and not share:
         value = value_at(problem, policy, np.clip(pmdp.table.accurate(estimate), 0.0, 1.0))
     return true_value(pmdp, solved.objective, policy, estimate, precision) if value is None else value
 

@@ -172,7 +172,7 @@ def test_models_are_the_true_kernels(name):
             for p, successor, reward, _ in table[code][int(pmdp.action[r])]:
                 expected[int(successor), float(reward)] = expected.get((int(successor), float(reward)), 0.0) + p
             found: dict[tuple[int, float], float] = {}
-            paid = binding.paid if binding.paid is not None else model_rewards(pmdp, binding.objective)[0]
+            paid = binding.paid if binding.paid is not None else model_rewards(pmdp, binding.objective)
             for t in range(pmdp.row_ptr[r], pmdp.row_ptr[r + 1]):
                 after = pmdp.state_value(int(pmdp.visible_successor[t]))
                 if name == "rainy taxi":

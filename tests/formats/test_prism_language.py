@@ -291,7 +291,7 @@ def test_rewards_with_parameters_have_values_where_the_parameters_have():
     model = prism.loads(text)
     (found,) = prism.answer(model, 'Rmin=? [ F "top" ]', np.array([0.5]))
     assert found.lower == pytest.approx(40.0) and found.upper == pytest.approx(40.0)
-    assert not model.pmdp.rewards["steps"].is_known
+    assert "steps" not in model.pmdp.rewards
     interval = prism.loads(text.replace("0.5:(x'=x+1)", "[0.4,0.6]:(x'=x+1)"))
     with pytest.raises(prism.PrismError, match='"steps" contains a parameter'):
         prism.answer(interval, 'Rmin=? [ F "top" ]')

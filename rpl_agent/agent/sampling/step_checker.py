@@ -31,7 +31,7 @@ PLAIN, REMEMBERED = frozenset({int, str, tuple, np.int64}), 100_000
 class StepChecker:
     """Checks and records single steps.
 
-    paid : (3, T) least and most that the environment pays for each transition by the model, and the tolerance;
+    paid : (2, T) what the environment pays for each transition by the model, and the tolerance;
         None to skip the comparison.
     reward_error : what the bounds pay if a reward deviates by the full tolerance, and in proportion if by less.
     longest : steps after which an episode is cut here.
@@ -58,7 +58,7 @@ class StepChecker:
         self.task = objective.resolve(self.pmdp)
         self.over_at_once = over_at_once(self.pmdp, self.task)
         self.horizon = objective.horizon
-        self._gain = None if self.task.depends_on_parameters else gains(self.pmdp, self.task)
+        self._gain = gains(self.pmdp, self.task)
         self.sign = 1.0 if objective.sense is Sense.MAX else -1.0
         self._discount = objective.discount
         # of `ParametricMDP.solver_step`, read in every step
@@ -149,7 +149,7 @@ class StepChecker:
         at_horizon = self.horizon is not None and step + 1 >= self.horizon
         if not terminated or self.ends(successor):
             # remembered unless something is left to record about it: a reward that is only nearly the model's
-            exact = self.paid is None or self.paid[t][:2] == (reward, reward)
+            exact = self.paid is None or self.paid[t][0] == reward
             if repeats and exact and len(self._followed) < REMEMBERED:
                 self._followed[key] = successor, t
         elif not at_horizon:
@@ -205,13 +205,11 @@ class StepChecker:
         t, missed = way_taken(self.paid, ways, reward)
         if t is not None and missed:
             # rounded up, so that it seldom changes
-            share = 10.0 ** math.ceil(math.log10(missed / self.paid[t][2]))
+            share = 10.0 ** math.ceil(math.log10(missed / self.paid[t][1]))
             self.experience.reward_error = max(self.experience.reward_error, share * self._reward_error)
         if t is not None:
             return t
-        expected = " or ".join(
-            f"{a:.9g}" if a == b else f"{a:.9g} to {b:.9g}" for a, b, _ in map(self.paid.__getitem__, ways)
-        )
+        expected = " or ".join(f"{self.paid[way][0]:.9g}" for way in ways)
         raise DataError(
             f"{where()}: reward {reward} contradicts the model, which pays {expected} for "
             f"{pmdp.transition_name(ways[0])}; pass check_rewards=False if that is intended"
@@ -257,15 +255,11 @@ class StepChecker:
             )
         return True
 
-    def gain(self, t: int, step: int, reward: float) -> float:
-        """What a transition adds to the objective as step number ``step`` (from 0) of a play.
-
-        reward : what the environment paid, used if the model leaves it open.
-        """
+    def gain(self, t: int, step: int) -> float:
+        """What a transition adds to the objective as step number ``step`` (from 0) of a play."""
         if self.horizon is not None and step >= self.horizon:
             return 0.0
-        earned = self.sign * reward if self._gain is None else float(self._gain[t])
-        return earned * self._discount**step
+        return float(self._gain[t]) * self._discount**step
 
     def count(self, row: int, t: int, limits: Limits) -> bool:
         """Add to the running visit counts; return whether a limit is reached."""

@@ -141,7 +141,7 @@ class EnvSource:
         """An episode that counts begins in a lane."""
         checker, lane = self._checker, self._lanes[i]
         if lane.drawn is not None:  # the draw of a random start is the episode's first transition
-            lane.value = checker.gain(lane.drawn, 0, 0.0)
+            lane.value = checker.gain(lane.drawn, 0)
             seen.append(lane.drawn)
             checker.experience.watch.add(lane.drawn, i, True, lane.draws)
             checker.count(checker.pmdp.transition_row[lane.drawn], lane.drawn, request.limits)
@@ -229,7 +229,7 @@ class EnvSource:
         done.steps += 1
         done.due |= checker.count(row, t, request.limits)
         lane.total += reward
-        lane.value += checker.gain(t, lane.length, reward)
+        lane.value += checker.gain(t, lane.length)
         lane.length += 1
         if terminated or truncated or checker.is_too_long(lane.length):
             at_horizon = checker.horizon is not None and lane.length >= checker.horizon

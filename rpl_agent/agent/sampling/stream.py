@@ -29,7 +29,7 @@ from rpl_agent.agent.world.attach import Attachment
 from rpl_agent.agent.world.observations import attribute
 from rpl_agent.agent.world.plays import finished, gains
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
-from rpl_agent.core.model import Objective, Sense, Simulator
+from rpl_agent.core.model import Objective, Simulator
 from rpl_agent.core.model.simulate import seed_state
 
 #: Steps per call of the compiled simulator, so that interrupts and the live view wait a fraction of a second.
@@ -42,10 +42,7 @@ class SimulatorSource:
     def __init__(self, simulator: Simulator, experience: Experience, objective: Objective):
         self.simulator = simulator
         pmdp, task = experience.pmdp, objective.resolve(experience.pmdp)
-        known = not task.depends_on_parameters
-        simulator.ask(gains(pmdp, task) if known else None, objective.discount, objective.horizon)
-        # environments pay costs as negative rewards
-        self._sign = 1.0 if known or objective.sense is Sense.MAX else -1.0
+        simulator.ask(gains(pmdp, task), objective.discount, objective.horizon)
         self._ends = task.decided | finished(pmdp, task)
         self._horizon = NEVER if objective.horizon is None else objective.horizon
         self._experience = experience
@@ -80,7 +77,7 @@ class SimulatorSource:
             done.steps += batch.steps
             done.returns.extend(batch.returns.tolist())
             done.lengths.extend(batch.lengths.tolist())
-            done.values.extend((self._sign * batch.values).tolist())
+            done.values.extend(batch.values.tolist())
             undecided = ~self._ends[batch.last] & (batch.lengths < self._horizon)
             done.undecided.extend(undecided.tolist())
             if simulator.max_steps == self._max_steps:  # else the budget ended it, not the limit

@@ -52,7 +52,7 @@ class Attachment:
     pmdp: ParametricMDP
     objective: Objective
     spec: dict[str, Any] | None  # how to remake the environment, as JSON
-    paid: np.ndarray | None  # (3, T) least and most that a transition pays, and a tolerance; None: not compared
+    paid: np.ndarray | None  # (2, T) what a transition pays, and a tolerance; None: not compared
     reader: StateReader  # from observations to states
     actions: EnvActions
     compiled: bool

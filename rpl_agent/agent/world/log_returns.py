@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rpl_agent.agent.world.plays import finished, gains, value_range
-from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.errors import DataError
 from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_agent.formats.logs import log_steps
 from rpl_agent.guarantee.claims.improvement import LogReturns
@@ -43,8 +43,6 @@ def log_returns(
     array([1., 0.])
     """
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
-    if objective.reward_name is not None and not pmdp.rewards[objective.reward_name].is_known:
-        raise ModelError(f"the reward {objective.reward_name!r} depends on the parameters: a log does not show it")
     task = objective.resolve(pmdp)
     transitions, starts = log_steps(pmdp, source)
     low, high = value_range(pmdp, objective, None) if bounds is None else bounds

@@ -34,15 +34,14 @@ def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
 
 
 def model_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
-    """(2, T) least and most that an environment pays per transition: the reward of the pair that was left (negative
-    for costs), or, for reachability, ±1 on entering the target. They differ if the parameters determine a reward."""
+    """(T,) what an environment pays per transition: the reward of the pair that was left (negative for costs), or,
+    for reachability, ±1 on entering the target."""
     sign = 1.0 if objective.sense is Sense.MAX else -1.0
-    ends = [pmdp.with_reward_end(objective.reward_name, None, upward) for upward in (False, True)]
-    return np.sort([sign * gains(pmdp, objective.resolve(end)) + 0.0 for end in ends], axis=0)
+    return sign * gains(pmdp, objective.resolve(pmdp)) + 0.0
 
 
 def reward_tolerance(pmdp: ParametricMDP, objective: Objective, paid: np.ndarray) -> tuple[np.ndarray, float]:
-    """((T,) tolerance of rewards ``paid`` (2, T), what the bounds pay for it).
+    """((T,) tolerance of rewards ``paid`` (T,), what the bounds pay for it).
 
     See `Objective.with_reward_error`: a share of each reward, or the same share of the largest one in every step.
     Covers rounding to single precision; an open-ended objective's zero rewards must be zero.
@@ -50,9 +49,9 @@ def reward_tolerance(pmdp: ParametricMDP, objective: Objective, paid: np.ndarray
     size = np.abs(paid)
     if not objective.criterion.is_open_ended:
         most = REWARD_TOLERANCE * float(size.max(initial=0.0))
-        return np.full(paid.shape[1], most), most
-    counted = np.abs(model_rewards(pmdp, objective)).min(axis=0)  # what the objective counts, if not what is paid
-    return REWARD_TOLERANCE * np.minimum(size.min(axis=0), counted), REWARD_TOLERANCE
+        return np.full(len(paid), most), most
+    counted = np.abs(model_rewards(pmdp, objective))  # what the objective counts, if not what is paid
+    return REWARD_TOLERANCE * np.minimum(size, counted), REWARD_TOLERANCE
 
 
 def distinguishing_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray | None:
@@ -63,15 +62,15 @@ def distinguishing_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndar
 
 
 def require_distinct_ways(pmdp: ParametricMDP, paid: np.ndarray) -> None:
-    """Raise if ways of one row to one state pay the same (3, T), up to single precision: nothing tells them apart."""
+    """Raise if ways of one row to one state pay the same (2, T), up to single precision: nothing tells them apart."""
     at = np.flatnonzero(pmdp.ambiguous_without_reward)
     order = at[np.lexsort((paid[0, at], pmdp.visible_successor[at], pmdp.transition_row[at]))]
     one, other = order[:-1], order[1:]
     same = (pmdp.transition_row[one] == pmdp.transition_row[other]) & (
         pmdp.visible_successor[one] == pmdp.visible_successor[other]
     )
-    apart = paid[0, other] - paid[1, one]
-    overlap = np.flatnonzero(same & (apart <= 2.0 * SINGLE * np.abs(paid[:2, one] + paid[:2, other]).max(axis=0)))
+    apart = paid[0, other] - paid[0, one]
+    overlap = np.flatnonzero(same & (apart <= 2.0 * SINGLE * np.abs(paid[0, one] + paid[0, other])))
     if len(overlap):
         t, u = int(one[overlap[0]]), int(other[overlap[0]])
         row, after = pmdp.row_name(int(pmdp.transition_row[t])), pmdp.state_name(int(pmdp.visible_successor[t]))
@@ -86,19 +85,19 @@ def way_taken(
 ) -> tuple[int | None, float]:
     """(the way that pays a reward, by how much the reward misses the model's); (None, inf) if none does.
 
-    paid : per transition the least and the most that it pays, and the tolerance. Where several ways are within it, the
+    paid : per transition what it pays, and the tolerance. Where several ways are within it, the
     reward must be one of theirs, or that in single precision.
     """
     found: list[tuple[int, float]] = []
     for t in ways:
-        least, most, tolerance = paid[t]
-        if least <= reward <= most:
+        declared, tolerance = paid[t]
+        if reward == declared:
             return t, 0.0
-        missed = max(least - reward, reward - most)
+        missed = abs(reward - declared)
         if missed <= tolerance:
             found.append((t, missed))
     if len(found) > 1:
-        found = [(t, missed) for t, missed in found if missed <= SINGLE * max(abs(paid[t][0]), abs(paid[t][1]))]
+        found = [(t, missed) for t, missed in found if missed <= SINGLE * abs(paid[t][0])]
     return found[0] if len(found) == 1 else (None, np.inf)
 
 
@@ -158,20 +157,20 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
     if not objective.criterion.pays:
         return objective.criterion.exact_range
     sign = 1.0 if objective.sense is Sense.MAX else -1.0
-    earned = np.sort(sign * model_rewards(pmdp, objective), axis=0)  # (2, T) least and most
+    earned = sign * model_rewards(pmdp, objective)
     steps = min((n for n in (limit, objective.horizon) if n is not None), default=None)
     if steps is None and objective.discount < 1.0:
-        least, most = (float(end) / (1.0 - objective.discount) for end in (earned[0].min(), earned[1].max()))
+        least, most = (float(end) / (1.0 - objective.discount) for end in (earned.min(), earned.max()))
         return min(least, 0.0), max(most, 0.0)
     decided, first = objective.resolve(pmdp).decided, pmdp.row_ptr[pmdp.state_ptr[:-1]]
     rounds = min(pmdp.num_states, MOST_WORK // len(pmdp.successor)) + 1 if steps is None else steps
     if rounds * len(pmdp.successor) > MOST_WORK and steps is not None:  # at most the best step again and again
-        return steps * min(float(earned[0].min()), 0.0), steps * max(float(earned[1].max()), 0.0)
+        return steps * min(float(earned.min()), 0.0), steps * max(float(earned.max()), 0.0)
     ends = []
-    for one, best in zip(earned, (np.minimum, np.maximum)):
+    for best in (np.minimum, np.maximum):
         worth = np.zeros(pmdp.num_states)
         for _ in range(rounds):
-            after = best(best.reduceat(one + objective.discount * worth[pmdp.visible_successor], first), 0.0)
+            after = best(best.reduceat(earned + objective.discount * worth[pmdp.visible_successor], first), 0.0)
             after[decided] = 0.0
             if np.array_equal(after, worth):
                 break
@@ -181,7 +180,7 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
                 worth[:] = np.inf if best is np.maximum else -np.inf
         ends.append(float(best.reduce(worth[pmdp.first_states])))
     slack = 1e-12 * max(map(abs, ends), default=0.0)
-    return ends[0] - slack if earned[0].min() < 0.0 else 0.0, ends[1] + slack if earned[1].max() > 0.0 else 0.0
+    return ends[0] - slack if earned.min() < 0.0 else 0.0, ends[1] + slack if earned.max() > 0.0 else 0.0
 
 
 def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> Objective:
@@ -192,10 +191,9 @@ def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | Non
     if not objective.criterion.is_open_ended:
         return objective
     limited = replace(objective, horizon=limit or 0)
-    ends = [limited.resolve(pmdp.with_reward_end(objective.reward_name, None, upward)) for upward in (False, True)]
-    if not any((task.reward < 0.0).any() for task in ends):
-        return objective
     task = limited.resolve(pmdp)
+    if not (task.reward < 0.0).any():
+        return objective
     steps = longest_play(pmdp, task, pmdp.num_states)
     if steps is not None and (limit is None or steps <= limit):
         return replace(objective, horizon=steps)
@@ -203,10 +201,10 @@ def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | Non
 
 
 def payments(model: ParametricMDP, goal: Objective, binding: Binding | None) -> tuple[np.ndarray, float]:
-    """(3, T) least and most that transitions pay, with the tolerance, and what that costs the bounds."""
+    """(2, T) what transitions pay, with the tolerance, and what that costs the bounds."""
     declared = distinguishing_rewards(model, goal) if binding is None else binding.paid
     asked = goal if binding is None else binding.objective or goal
-    paid = model_rewards(model, asked) if declared is None else np.stack([declared, declared])
+    paid = model_rewards(model, asked) if declared is None else declared
     tolerance, error = reward_tolerance(model, goal, paid)
     return np.vstack([paid, tolerance]), error
 

@@ -94,10 +94,8 @@ class BoxBounds:
 
     @cached_property
     def is_expandable(self) -> bool:
-        """Whether affine bounds apply: rewards are numbers, and some state is undecided."""
-        name, problem = self.objective.reward_name, self.problem
-        known = name is None or self.pmdp.rewards[name].is_known
-        return known and not problem.task.decided[self.pmdp.initial_state]
+        """Whether affine bounds apply: the start is undecided."""
+        return not self.problem.task.decided[self.pmdp.initial_state]
 
     @cached_property
     def robust(self) -> Solution:

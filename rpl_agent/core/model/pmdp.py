@@ -3,10 +3,6 @@
 Terms: a *row* is an enabled state-action pair. Rows of state s are ``state_ptr[s]:state_ptr[s+1]``, sorted
 by action; transitions of row r are ``row_ptr[r]:row_ptr[r+1]``, sorted by successor. S states, R rows,
 T transitions, F = |Λ| expressions. Nothing per transition is a Python object: 10^7 transitions fit.
-
-A `Reward` that depends on θ is ``least + width · f``, where f is an expression with values in [0, 1] on the domain.
-If f is also in the model's Λ, a relaxation's bounds on it bound the reward. Nature picks,
-separately in every row, the end that serves it: the true value of a policy lies between its values for both ends.
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
@@ -43,109 +39,30 @@ def nearest(values: Iterable[Any]) -> tuple[np.ndarray, np.ndarray | None]:
     return numbers, errors if errors.any() else None
 
 
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """The range of n rewards above their least value."""
-
-    table: ExpressionTable  # the expressions f of this reward, over the parameters of the model
-    expression: np.ndarray  # (n,) int32 id of f in ``table``, −1 if the reward is known
-    linked: np.ndarray  # (n,) int32 id of f in the model's Λ, −1 if it is not there: then f is anything in [0, 1]
-    width: np.ndarray  # (n,), 0 if the reward is known
-
-    def at(self, theta: np.ndarray) -> np.ndarray:
-        """(n,) the amount above the least reward at parameters θ."""
-        values = np.append(self.table.at(theta), 0.0)  # −1 is the last
-        return self.width * values[self.expression]
-
-    def rounding(self, theta: np.ndarray, size: np.ndarray) -> np.ndarray:
-        """(n,) a bound on the error of `at` plus numbers of a given size in all."""
-        degree = self.table.degree + len(self.table.monomials) + 8
-        terms = abs(self.table.coefficients) @ np.abs(self.table.monomial_values(theta))[0]
-        of_share = self.width * np.append(terms, 0.0)[self.expression]
-        return np.where(self.width > 0.0, 2.0 * degree * UNIT_ROUNDOFF * (of_share + size), 0.0)
-
-    def between(self, bounds: np.ndarray | None, otherwise: float) -> np.ndarray:
-        """(n,) the same for bounds (F,) on Λ; ``otherwise`` where there are none."""
-        if bounds is None:
-            return self.width * otherwise
-        return self.width * np.append(bounds, otherwise)[self.linked]  # −1 is the last
-
-    def taken(self, index: np.ndarray) -> Spread:
-        return replace(self, expression=self.expression[index], linked=self.linked[index], width=self.width[index])
-
-    def unlinked(self) -> Spread:
-        return replace(self, linked=np.full_like(self.linked, -1))
-
-
 @dataclass(frozen=True)
 class Reward:
     """Reward of a state (paid on leaving it, whatever the action) and of a state-action pair.
 
-    If a reward depends on the parameters, ``state`` and ``row`` are its least values, and the spreads give
-    the amount above. The errors bound how far each number is from the exact one, which need not be a double (1/10).
+    The errors bound how far each number is from the exact one, which need not be a double (1/10).
     """
 
     state: np.ndarray  # (S,)
     row: np.ndarray  # (R,)
-    state_spread: Spread | None = None
-    row_spread: Spread | None = None
     state_error: np.ndarray | None = None  # (S,) ≥ 0; None if all numbers are exact
     row_error: np.ndarray | None = None  # (R,)
 
-    @property
-    def is_known(self) -> bool:
-        return self.state_spread is None and self.row_spread is None
-
-    def at(self, theta: np.ndarray) -> Reward:
-        """The numbers at parameters θ."""
-
-        def number(least: np.ndarray, spread: Spread | None, error: np.ndarray | None) -> tuple[Any, Any]:
-            if spread is None:
-                return least, error
-            more = spread.at(theta)
-            own = spread.rounding(theta, np.abs(least) + np.abs(more))
-            return least + more, own if error is None else own + error
-
-        state, state_error = number(self.state, self.state_spread, self.state_error)
-        row, row_error = number(self.row, self.row_spread, self.row_error)
-        return Reward(state, row, state_error=state_error, row_error=row_error)
-
-    def end(self, bounds: tuple[np.ndarray, np.ndarray] | None, upward: bool) -> Reward:
-        """Upper (upward) or lower bounds on the rewards, for bounds (F,), (F,) on Λ; by default over the domain."""
-
-        def number(least: np.ndarray, spread: Spread | None) -> np.ndarray:
-            if spread is None:
-                return least
-            more = spread.between(None if bounds is None else bounds[upward], float(upward))
-            slack = np.where(spread.width > 0.0, 8.0 * UNIT_ROUNDOFF * (np.abs(least) + more), 0.0)
-            return least + more + slack if upward else np.maximum(least + more - slack, least)
-
-        ends = number(self.state, self.state_spread), number(self.row, self.row_spread)
-        return Reward(*ends, state_error=self.state_error, row_error=self.row_error)
-
     def taken(self, states: np.ndarray, rows: np.ndarray) -> Reward:
         """The rewards of some states and rows, in that order."""
-        first, second = self.state_spread, self.row_spread
         return Reward(
             self.state[states],
             self.row[rows],
-            first and first.taken(states),
-            second and second.taken(rows),
             None if self.state_error is None else self.state_error[states],
             None if self.row_error is None else self.row_error[rows],
         )
 
-    def unlinked(self) -> Reward:
-        """The same for a model with another Λ."""
-        first, second = self.state_spread, self.row_spread
-        return replace(self, state_spread=first and first.unlinked(), row_spread=second and second.unlinked())
-
     def fingerprint(self) -> bytes:
         """Bytes that determine its meaning."""
-        spreads = [s for s in (self.state_spread, self.row_spread) if s is not None]
-        arrays = [self.state, self.row, *(a for s in spreads for a in (s.expression, s.linked, s.width))]
-        texts = [repr((s.table.data.tolist(), s.table.indices.tolist(), s.table.denominators)) for s in spreads]
-        return b"".join(np.ascontiguousarray(a).tobytes() for a in arrays) + "".join(texts).encode()
+        return b"".join(np.ascontiguousarray(a).tobytes() for a in (self.state, self.row))
 
 
 @dataclass(frozen=True)
@@ -256,7 +173,7 @@ class ParametricMDP:
         return error * (1.0 + 8.0 * UNIT_ROUNDOFF)
 
     def row_reward(self, name: str) -> np.ndarray:
-        """(R,) reward paid when row r is taken, a new array; the least if it depends on parameters."""
+        """(R,) reward paid when row r is taken, a new array."""
         reward = self.rewards[name]
         return np.repeat(reward.state, np.diff(self.state_ptr)) + reward.row
 
@@ -415,18 +332,7 @@ class ParametricMDP:
         if len(bad):
             t = int(np.flatnonzero(self.expression == bad[0])[0])
             raise ModelError(f"probability {values[bad[0]]:.6g} is outside [0, 1] at {self.transition_name(t)}")
-        pmdp = self
-        if not all(reward.is_known for reward in self.rewards.values()):
-            pmdp = replace(self, rewards={name: reward.at(theta) for name, reward in self.rewards.items()})
-        return MDP(pmdp, (p := np.clip(values, 0.0, 1.0))[self.expression], theta, p)
-
-    def with_reward_end(
-        self, name: str | None, bounds: tuple[np.ndarray, np.ndarray] | None, upward: bool
-    ) -> ParametricMDP:
-        """The model with numbers in place of a reward that depends on the parameters (see `Reward.end`)."""
-        if name is None or name not in self.rewards or self.rewards[name].is_known:
-            return self
-        return replace(self, rewards={**self.rewards, name: self.rewards[name].end(bounds, upward)})
+        return MDP(self, (p := np.clip(values, 0.0, 1.0))[self.expression], theta, p)
 
     @cached_property
     def content_hash(self) -> str:

@@ -175,8 +175,6 @@ class Policy:
         table, rank = ExpressionTable.from_polynomials(list(pieces.distinct), pmdp.table.parameters).sorted()
         rewards = {}
         for name, reward in pmdp.rewards.items():
-            if not reward.is_known:
-                raise ModelError(f"the reward {name!r} depends on the parameters and cannot be mixed")
             rewards[name] = Reward(reward.state, np.bincount(pmdp.row_state, weights * reward.row, pmdp.num_states))
         return replace(
             pmdp,

@@ -79,8 +79,7 @@ def untied_model(pmdp: ParametricMDP) -> ParametricMDP:
     numerators = (indptr, table.indices[places], table.data[places])
     monomials = None if table.is_plain else table.monomials
     repeated = ExpressionTable(table.parameters, monomials, numerators, table.denominators)
-    rewards = {name: reward.unlinked() for name, reward in pmdp.rewards.items()}
-    return replace(pmdp, expression=np.arange(pmdp.num_transitions, dtype=np.int32), table=repeated, rewards=rewards)
+    return replace(pmdp, expression=np.arange(pmdp.num_transitions, dtype=np.int32), table=repeated)
 
 
 class Point(CompiledRelaxation):

@@ -67,7 +67,7 @@ class UncertainMDP:
             np.asarray(upper)[pmdp.expression],
             initial_state=pmdp.initial_state,
             labels=pmdp.labels,
-            rewards=_known_rewards(pmdp),
+            rewards=pmdp.rewards,
             action_names=pmdp.action_names,
             name=pmdp.name,
         )
@@ -225,11 +225,3 @@ def _skeleton(umdp: UncertainMDP) -> ParametricMDP:
         umdp.action_names,
         name=umdp.name,
     )
-
-
-def _known_rewards(pmdp: ParametricMDP) -> Mapping[str, Reward]:
-    """The rewards of a model, which must be numbers."""
-    for name, reward in pmdp.rewards.items():
-        if not reward.is_known:
-            raise ModelError(f"the reward {name!r} depends on the parameters; an uncertain MDP needs numbers")
-    return pmdp.rewards

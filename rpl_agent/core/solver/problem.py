@@ -76,7 +76,7 @@ class Problem:
         pmdp = relaxation.pmdp
         maximise = nature.direction(objective.sense) is Sense.MAX
         lower, upper = relaxation.bounds()
-        task = objective.resolve(pmdp.with_reward_end(objective.reward_name, (lower, upper), maximise))
+        task = objective.resolve(pmdp)
         require_end(pmdp, task)
         if task.signed:
             reward_error += task.reward_error.share
@@ -294,7 +294,7 @@ class Problem:
 
 def require_end(pmdp: ParametricMDP, task: Task) -> None:
     """Refuse a total of both signs unless plays end, or whoever goes on forever loses, where chances are positive."""
-    if not task.signed or task.depends_on_parameters:  # then each end of the reward is looked at, in `Problem.of`
+    if not task.signed:
         return
     gain = task.reward if task.objective.sense is Sense.MAX else -task.reward
 

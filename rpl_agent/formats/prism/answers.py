@@ -111,10 +111,7 @@ def _joined(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndar
 def _signed_and_rounded(query: Query) -> bool:
     """Whether this is a total of both signs whose rewards are not doubles (see `Task.outward`)."""
     name = query.objective.reward_name
-    if name is None or not query.pmdp.rewards[name].is_known:
-        return False
-    task = query.objective.resolve(query.pmdp)
-    return task.must_play_errors()
+    return name is not None and query.objective.resolve(query.pmdp).must_play_errors()
 
 
 def _with_reward_end(query: Query, upward: bool) -> ParametricMDP:

@@ -60,7 +60,7 @@ class PrismModel:
     #: by its error, which is raised when it is used
     properties: list[ast.Property | PrismError] = field(default_factory=list)
     bounds: Bounds | None = None  # on the probabilities of an interval model
-    #: for an interval model, reward structures that contain a parameter, as functions of the parameters
+    #: reward structures that contain a parameter, as functions of the parameters: ``pmdp`` has the others
     parametric_rewards: dict[str, Callable[[np.ndarray], Reward]] = field(default_factory=dict)
     truth: np.ndarray | None = None  # (d,) the file's own numbers of what was made unknown; never for a learner
 
@@ -105,8 +105,7 @@ class PrismModel:
             raise PrismError(f"expected one property, found {len(found)}", place, "<property>", shown)
         pmdp = self.pmdp
         if theta is not None:
-            values = {name: reward.at(theta) for name, reward in pmdp.rewards.items() if not reward.is_known}
-            values |= {name: reward(theta) for name, reward in self.parametric_rewards.items()}
+            values = {name: reward(theta) for name, reward in self.parametric_rewards.items()}
             pmdp = replace(pmdp, rewards={**pmdp.rewards, **values}) if values else pmdp
         try:
             query = query_of(found[0], self.program, pmdp)

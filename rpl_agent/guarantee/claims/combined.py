@@ -180,9 +180,6 @@ class CombinedModel:
 def _task(pmdp: ParametricMDP, objective: Objective) -> Task:
     if objective.horizon is not None:
         raise ModelError(f"{objective.describe()} has a horizon: limits and curves are for plays without one")
-    if objective.reward_name is not None and objective.reward_name in pmdp.rewards:
-        if not pmdp.rewards[objective.reward_name].is_known:
-            raise ModelError(f"the reward {objective.reward_name!r} depends on the parameters and cannot be combined")
     return objective.resolve(pmdp)
 
 

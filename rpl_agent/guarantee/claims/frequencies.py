@@ -126,7 +126,7 @@ def _larger(pmdp: ParametricMDP) -> ParametricMDP:
         found = {pmdp.action_names[pmdp.action[row]]: outcomes(row) for row in range(first, end)}
         return found if end - first == 1 else {**found, AS_LOGGED: choice(first)}
 
-    paid = {name: pmdp.row_reward(name) for name in pmdp.rewards if pmdp.rewards[name].is_known}
+    paid = {name: pmdp.row_reward(name) for name in pmdp.rewards}
 
     def reward(name: str) -> Any:
         def of(state: Any, action: str) -> float:

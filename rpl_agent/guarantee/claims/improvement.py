@@ -369,10 +369,9 @@ class _Comparing:
 
     def _common(self, policy: Policy) -> ValueDifference:
         """Bounds on V^π − V^β at a common parameter; infinite where the set has no region."""
-        found, name = self.found, self.objective.reward_name
-        is_known = name is None or self.pmdp.rewards[name].is_known
+        found = self.found
         one_region = self.config.relaxation == "coupled" and found.region is not None and found.fallback is None
-        if self.baseline is None or not (one_region and is_known):
+        if self.baseline is None or not one_region:
             return ValueDifference(-math.inf, math.inf)
         if same_policy(policy, self.baseline):
             return ValueDifference(0.0, 0.0, 0.0, 0.0)

@@ -51,7 +51,7 @@ def ranges(pmdp: ParametricMDP, objective: Objective) -> Bounds | None:
     """
     task = objective.resolve(pmdp)
     horizon = task.objective.horizon
-    if isinstance(objective.criterion, Instant) or objective.must_reach or task.depends_on_parameters:
+    if isinstance(objective.criterion, Instant) or objective.must_reach:
         return None
     if task.signed:  # errors of rewards would have to be nature's choice, as in the solver
         return None

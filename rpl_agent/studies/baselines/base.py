@@ -121,8 +121,6 @@ class Baseline(ABC):
             raise ModelError("baselines plan stationary policies: finite-horizon objectives are not supported")
         if attached.limits:
             raise ModelError("baselines keep no limits: leave them out, or learn with RPLAgent(subject_to=...)")
-        if attached.objective.resolve(attached.pmdp).depends_on_parameters:
-            raise ModelError("baselines plan with known rewards: rewards that depend on parameters are not supported")
         if self._world is not None and self._world.pmdp.content_hash != attached.pmdp.content_hash:
             raise ModelError(f"the environment's model {attached.pmdp!r} differs from the one learned so far")
         fresh, opening = self._world is None, [] if self._world is None else self._stream.opening

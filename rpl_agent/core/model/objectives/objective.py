@@ -256,8 +256,6 @@ class Objective:
             return Task(timed, target, avoid, np.zeros(pmdp.num_rows))
         if self.reward_name is None or self.reward_name not in pmdp.rewards:
             raise ModelError(f"no reward named {self.reward_name!r}; the model has: {listed(sorted(pmdp.rewards))}")
-        if not pmdp.rewards[self.reward_name].is_known:
-            return self._resolve_unknown(pmdp)
         if self.kind is Kind.INSTANT:
             given = pmdp.rewards[self.reward_name]
             final = np.array(given.state, dtype=np.float64)
@@ -285,21 +283,6 @@ class Objective:
         if signed and self.must_reach and self.sense is Sense.MAX:
             raise task.without_end(pmdp, "a play that misses the target is worth infinity here, not what it pays")
         return task
-
-    def _resolve_unknown(self, pmdp: ParametricMDP) -> Task:
-        """With a reward that depends on the parameters: the most that it can be, or the least if that is 0.
-
-        So every payment is visible; the solver's nature chooses between the two (`Problem.of`).
-        """
-        low, high = (self.resolve(pmdp.with_reward_end(self.reward_name, None, end)) for end in (False, True))
-        return replace(
-            high,
-            avoid=low.avoid & high.avoid,
-            reward=np.where(high.reward != 0.0, high.reward, low.reward),
-            depends_on_parameters=True,
-            reward_error=max(low.reward_error, high.reward_error, key=lambda error: error.amount),
-            signed=low.signed or high.signed,
-        )
 
     def _timed(self, pmdp: ParametricMDP) -> Objective:
         """The objective in solver time, in which silent states take a step (see `ParametricMDP.solver_step`)."""
@@ -396,7 +379,6 @@ class Task:
     final: np.ndarray | None = None  # (S,) value of a state when no step is left, for INSTANT
     rounding: float = 0.0  # error of values at the start from the scaling of rewards
     reward_error: RewardError = EXACT  # how far rewards are from the exact ones
-    depends_on_parameters: bool = False  # whether ``reward`` is only the most that can be paid
     signed: bool = False  # whether this is a total of rewards of which some are negative, without discount and horizon
 
     @cached_property

@@ -1,26 +1,23 @@
 """From an explored graph to a `ParametricMDP`: rows sorted, equal successors merged, labels and rewards evaluated.
 
-Rewards of states and rows are numbers, or polynomials in the parameters (`model.pmdp`).
+Rewards of states and rows are numbers; those that contain a parameter are functions of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
-from math import floor
 
 import numpy as np
 
-from rpl_agent.core.model import Domain, ExpressionTable, ParametricMDP, Polynomial, Reward
-from rpl_agent.core.model.pmdp import Spread, nearest
-from rpl_agent.core.model.polynomial import Number, outward
+from rpl_agent.core.model import Domain, ParametricMDP, Reward
+from rpl_agent.core.model.pmdp import nearest
+from rpl_agent.core.model.polynomial import Number
 from rpl_agent.formats.prism.explore.code import column_of
 from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph
 from rpl_agent.formats.prism.explore.lower import Machine
 from rpl_agent.formats.prism.explore.probability import IntervalBounds, Pool, probability_ids, skeleton
-from rpl_agent.formats.prism.explore.reward_range import Box, exact_box, exact_range
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.language.scope import Program, RewardItem
 
@@ -61,93 +58,21 @@ class RewardTable:
     def at(self, items: tuple[RewardItem, ...], theta: np.ndarray) -> Reward:
         """The numbers of a reward structure at values of the program's parameters."""
         pool = Pool()
-        ids = np.concatenate(self.polynomials(items, pool))
-        point: dict[str, Number] = dict(
-            zip(self.program.parameters, np.asarray(theta, dtype=float).tolist(), strict=True)
-        )
-        distinct, of = np.unique(ids, return_inverse=True)
+        return rewards_at(pool, *self.polynomials(items, pool), self.program.parameters, theta)
+
+
+def rewards_at(pool: Pool, states: np.ndarray, rows: np.ndarray, names: Sequence[str], theta: np.ndarray) -> Reward:
+    """The numbers of rewards with these pool ids (S,), (R,) at values of the named parameters."""
+    point: dict[str, Number] = dict(zip(names, np.asarray(theta, dtype=float).tolist(), strict=True))
+    distinct, of = np.unique(np.concatenate([states, rows]), return_inverse=True)
+    try:
         numbers, errors = nearest(pool[i].at(point) for i in distinct)
-        states, rows = of[: self.states], of[self.states :]
-        if errors is None:
-            return Reward(numbers[states], numbers[rows])
-        return Reward(numbers[states], numbers[rows], state_error=errors[states], row_error=errors[rows])
-
-
-class UnknownNumbers:
-    """n rewards as least + width · f (see `rpl_agent.core.model.pmdp`), from their pool ids (n,)."""
-
-    def __init__(self, ids: np.ndarray, pool: Pool, parameters: Sequence[str], domain: Domain, learned: frozenset[str]):
-        distinct, self._of = np.unique(ids, return_inverse=True)
-        polynomials, box = [pool[i] for i in distinct], exact_box(domain)
-        scales = [_scale(p, box, learned) for p in polynomials]
-        try:
-            (self._least, off), (self._width, more) = (nearest(scale[k] for scale in scales) for k in (0, 1))
-        except OverflowError:
-            raise PrismError("a reward is too large for a floating-point number") from None
-        self._error = off if more is None else more if off is None else off + more
-        self._shares = [
-            (p - least) * (1 / width) if width else Polynomial({}) for p, (least, width) in zip(polynomials, scales)
-        ]
-        self._table = ExpressionTable.from_polynomials(self._shares, parameters)
-        self._is_linked = np.array([bool(p.terms) and p.parameters <= learned for p in self._shares])
-        self.linked_ids = np.zeros(0, dtype=np.int32)  # ids of expressions to add to the model's table
-        if self._is_linked.any():
-            self.linked_ids = pool.intern([p for p, is_one in zip(self._shares, self._is_linked) if is_one])
-
-    def parts(self, linked: np.ndarray) -> tuple[np.ndarray, Spread | None, np.ndarray | None]:
-        """(least (n,), spread, errors), given the expressions of `linked_ids` in the model's table."""
-        ids = np.full(len(self._shares), -1, dtype=np.int32)
-        ids[self._is_linked] = linked
-        own = np.where(self._width > 0.0, np.arange(len(self._shares)), -1).astype(np.int32)
-        spread = Spread(self._table, own[self._of], ids[self._of], self._width[self._of])
-        error = None if self._error is None else self._error[self._of]
-        return self._least[self._of], spread if (self._width > 0.0).any() else None, error
-
-
-def _scale(polynomial: Polynomial, box: Box, learned: frozenset[str]) -> tuple[Fraction, Fraction]:
-    """(least, width), floats, such that the polynomial lies between least and least + width on the box.
-
-    An expression that data inform gets short numbers, because it is part of the table of expressions.
-    """
-    if polynomial.is_constant:
-        return polynomial.constant_value(), Fraction(0)
-    low, high = exact_range(polynomial, box)
-    if not polynomial.parameters <= learned:
-        least, _ = outward(low, high)
-        return Fraction(least), Fraction(outward(low, high - Fraction(least))[1])
-    if 0 <= low and high <= 1:
-        return Fraction(0), Fraction(1)
-    unit = Fraction(1)
-    while unit < high - low:
-        unit *= 2
-    while unit / 2 > high - low:
-        unit /= 2
-    return floor(low * 64 / unit) * unit / 64, unit * 33 / 32
-
-
-def with_unknown_rewards(
-    pool: Pool,
-    parameters: Sequence[str],
-    domain: Domain,
-    ids: np.ndarray,
-    rewards: Mapping[str, tuple[np.ndarray, np.ndarray]],
-) -> tuple[ExpressionTable, np.ndarray, dict[str, Reward]]:
-    """Λ, (T,) expressions of the transitions with these pool ids, and the rewards with these ids of states and rows."""
-    learned = pool.occurring(ids)
-    numbers = {
-        key: [UnknownNumbers(part, pool, parameters, domain, learned) for part in parts]
-        for key, parts in rewards.items()
-    }
-    flat = [part for parts in numbers.values() for part in parts]
-    table, expression = pool.table(parameters, np.concatenate([ids, *(part.linked_ids for part in flat)]))
-    ends = np.cumsum([len(ids), *(len(part.linked_ids) for part in flat)])
-    pieces = iter(np.split(expression, ends)[1:])
-    found: dict[str, Reward] = {}
-    for key, (state, row) in numbers.items():
-        state_least, state_spread, state_error = state.parts(next(pieces))
-        row_least, row_spread, row_error = row.parts(next(pieces))
-        found[key] = Reward(state_least, row_least, state_spread, row_spread, state_error, row_error)
-    return table, expression[: len(ids)], found
+    except OverflowError:
+        raise PrismError("a reward is too large for a floating-point number") from None
+    first, second = of[: len(states)], of[len(states) :]
+    if errors is None:
+        return Reward(numbers[first], numbers[second])
+    return Reward(numbers[first], numbers[second], errors[first], errors[second])
 
 
 DEADLOCK_ACTION = "deadlock"
@@ -238,17 +163,16 @@ def _tables(
 ) -> tuple:
     """Domain, Λ, the transitions' expressions, bounds of an interval model, rewards, and those that need values of
     the parameters."""
+    later: dict[str, Callable[[np.ndarray], Reward]]
+    later = {key: partial(reward_table.at, items) for key, items in program.rewards.items()}
+    anywhere = np.zeros(len(program.parameters))
+    parametric = {key for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
+    rewards = {key: later.pop(key)(anywhere) for key in program.rewards if key not in parametric}
     if len(ends) == 2:
-        later: dict[str, Callable[[np.ndarray], Reward]]
-        later = {key: partial(reward_table.at, items) for key, items in program.rewards.items()}
-        anywhere = np.zeros(len(program.parameters))
-        parametric = {key for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
-        rewards = {key: later.pop(key)(anywhere) for key in program.rewards if key not in parametric}
         table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], merged, program.parameters, domain)
         return domain, table, expression, bounds, rewards, later
-    ids = {key: reward_table.polynomials(items, pool) for key, items in program.rewards.items()}
-    table, expression, rewards = with_unknown_rewards(pool, program.parameters, domain, ends[0], ids)
-    return domain, table, expression, None, rewards, {}
+    table, expression = pool.table(program.parameters, ends[0])
+    return domain, table, expression, None, rewards, later
 
 
 def _labels(program: Program, graph: Graph, columns: list[np.ndarray]) -> dict[str, np.ndarray]:

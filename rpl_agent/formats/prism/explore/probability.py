@@ -124,11 +124,6 @@ class Pool:
                 self._polynomials.append(polynomial)
         return np.array(ids, dtype=np.int32)
 
-    def occurring(self, ids: np.ndarray | None = None) -> frozenset[str]:
-        """The names that occur in these polynomials, or in any."""
-        some = self._polynomials if ids is None else [self._polynomials[i] for i in np.unique(ids)]
-        return frozenset().union(*(p.parameters for p in some))
-
     def multiply(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Ids of the products of polynomials left (n,) and right (n,)."""
         return self._pairs(operator.mul, left, right)

@@ -362,8 +362,8 @@ def _reward_name(found: ast.Property, program: Program, pmdp: ParametricMDP) -> 
         raise PrismError(f'unknown reward structure "{reward}" (known: {known})', found.position)
     if reward not in pmdp.rewards:
         raise PrismError(
-            f'the reward structure "{reward}" contains a parameter: give the parameters values '
-            "(--theta in rpl solve, or --const)",
+            f'the reward structure "{reward}" contains a parameter: give the parameters values (--theta in '
+            "rpl solve, or --const), or pay a fixed amount in a state that is entered with that probability",
             found.position,
         )
     return reward

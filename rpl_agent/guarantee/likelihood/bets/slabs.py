@@ -64,10 +64,11 @@ _placed: WeakKeyDictionary[Mark, dict[tuple[Objective, float], Placed]] = WeakKe
 
 def bets_apply(pmdp: ParametricMDP, objective: Objective | None) -> bool:
     """Whether to bet: decided by the model and the objective alone, never by data."""
-    if objective is None or joint_coordinates(pmdp) is None:
-        return False
-    reward = pmdp.rewards.get(objective.reward_name) if objective.reward_name else None
-    return objective.reward_name is None or (reward is not None and reward.is_known)
+    return (
+        objective is not None
+        and joint_coordinates(pmdp) is not None
+        and (objective.reward_name is None or objective.reward_name in pmdp.rewards)
+    )
 
 
 def basis_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> str:

@@ -1,1 +1,1 @@
-"""Polynomial models: level sets of the `parameters`, block by block; a `cover` by boxes if they are not convex."""
+"""Polynomial models: level sets of the `parameters`, block by block."""
