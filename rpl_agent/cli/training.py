@@ -139,7 +139,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
             "explore_within_limits": "explore only with policies that are proved to keep the limits, once there is one",
             "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),
             "stop_when_regret": (
-                "end early once no policy is better by more than EPS, a number or a share of the value like 1%%",
+                "end early once no policy is better by more than EPS, a number or a share of the value like 1%",
                 {"type": regret_goal, "metavar": "EPS"},
             ),
             "log_dir": ("runs go to LOG_DIR/NAME", {}),
