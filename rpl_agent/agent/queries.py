@@ -19,11 +19,15 @@ from rpl_agent.agent.world.acting import ActingPolicy, predict_action, predict_o
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import ModelError, front_door
 from rpl_agent.core.model import Policy, Sense
+from rpl_agent.core.model.simulate import absorbing_states, row_visits
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.solver.operator import row_bounds
 from rpl_agent.core.solver.solution import Solution
+from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.open_world.ties import ProposedTie
 
+#: steps of a play whose visits are counted
+PLAYED_STEPS = 400
 Bounds = tuple[np.ndarray, np.ndarray]
 
 
@@ -135,6 +139,37 @@ class QueriedAgent(AttachedAgent):
                 "action": pmdp.action_keys[certificate.policy.action(pmdp, s, None, first)],
             }
             for s in np.flatnonzero(~pmdp.is_silent).tolist()
+        ]
+
+    def undecided_pairs(self) -> list[dict[str, Any]] | None:
+        """Where more data would still matter: one row per state-action pair that may be part of a better policy.
+
+        Number and name of the state, the action, the one that the certified policy plays there, its expected visits to
+        the state per play at the point estimate, and how often the action was tried. Most visited first; None if the
+        pairs are not known, as with a horizon or with little data.
+        """
+        session = self.session
+        pmdp, rows = session.pmdp, session.undecided()
+        certificate, estimate = session.certificate, point_estimate(session.pmdp, session.experience.counts)
+        if rows is None or certificate is None or certificate.policy.rows is None:
+            return None
+        states, played = pmdp.row_state[rows], certificate.policy.rows
+        visits = np.zeros(pmdp.num_rows)
+        if estimate is not None:
+            mdp = pmdp.instantiate(estimate)
+            visits = row_visits(mdp, certificate.policy, PLAYED_STEPS, absorbing_states(pmdp))
+        often, tried = visits[played[states]], session.experience.counts.row_totals[rows]
+        names = pmdp.action_names
+        return [
+            {
+                "state": int(states[k]),
+                "name": pmdp.state_name(int(states[k])),
+                "action": names[pmdp.action[rows[k]]],
+                "played": names[pmdp.action[played[states[k]]]],
+                "visits": float(often[k]),
+                "tried": int(tried[k]),
+            }
+            for k in np.argsort(-often, kind="stable").tolist()
         ]
 
     @front_door

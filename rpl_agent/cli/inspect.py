@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 POINT_PRECISION = 1e-6
 #: most boxes for finding where a comparison holds, without and with a picture
 SHARE_BOXES, PICTURE_BOXES = 200, 2_000
+#: most undecided pairs to print
+LISTED_PAIRS = 40
 
 
 def register(commands: Any) -> None:
@@ -132,9 +134,18 @@ def run_info(arguments: argparse.Namespace) -> None:
         facts |= {"lower": certificate.lower, "upper": certificate.upper, "regret": certificate.regret}
         facts |= {"optimal": certificate.optimal, "undecided": certificate.undecided}
     if arguments.undecided:
-        rows = agent.session.undecided()
-        facts["undecided_pairs"] = None if rows is None else [agent.pmdp.row_name(row) for row in rows.tolist()]
+        pairs = agent.undecided_pairs()
+        facts["undecided_pairs"] = pairs if arguments.json else _listed(pairs)
     emit(arguments, facts, "run")
+
+
+def _listed(undecided: list[dict[str, Any]] | None) -> str:
+    """The state-action pairs that may be part of a better policy, one a line."""
+    if not undecided:
+        return "none" if undecided is not None else "not known"
+    lines = ["{name}: {action} in place of {played} (tried {tried:,} times)".format(**pair) for pair in undecided]
+    more = f"… and {len(lines) - LISTED_PAIRS:,} more: --json has all"
+    return "\n".join(lines if len(lines) <= LISTED_PAIRS else [*lines[:LISTED_PAIRS], more])
 
 
 def _open_run(arguments: argparse.Namespace) -> dict[str, Any] | None:

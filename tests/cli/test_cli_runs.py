@@ -45,6 +45,27 @@ def test_info_of_a_run(run, certificate, capsys):
     assert "parameter names" in capsys.readouterr().out
 
 
+def test_undecided_pairs_are_listed_and_in_the_report(tmp_path, capsys):
+    """Most visited first, as many as the certificate counts; the page names each of them."""
+    folder = tmp_path / "run"
+    goal = ("--stop-when-regret", "1%", "--log-dir", str(tmp_path), "--name", "run", "--quiet")
+    assert main(["train", ID, "--budget", "100", *goal]) == 0
+    capsys.readouterr()
+    assert main(["info", str(folder), "--undecided", "--json"]) == 0
+    info = json.loads(capsys.readouterr().out)
+    pairs = info["undecided_pairs"]
+    assert len(pairs) == info["undecided"] > 1
+    assert all(pair["action"] != pair["played"] for pair in pairs)
+    visits = [pair["visits"] for pair in pairs]
+    assert visits == sorted(visits, reverse=True) and visits[0] > 0.0
+    assert main(["info", str(folder), "--undecided"]) == 0
+    shown = capsys.readouterr().out
+    assert main(["report", str(folder)]) == 0
+    page = (folder / "report.html").read_text()
+    assert "The states where more data would still matter" in page
+    assert all(pair["name"] in shown and f"<td>{pair['name']}</td>" in page for pair in pairs)
+
+
 def test_export_of_a_run(run, certificate, tmp_path, capsys):
     model, policy = tmp_path / "learned.drn", tmp_path / "policy.csv"
     assert main(["export", run, "--uncertain", str(model), "--policy-file", str(policy), "--json"]) == 0

@@ -135,8 +135,9 @@ def closing_chart(points: Points, delta: float, maximise: bool) -> ReportChart:
         line(x, far, "no policy is better", EVERY),
         line(x, own, "guaranteed", POLICY),
     ]
-    traces.append(_label(x, far, " no policy is better: now {}", EVERY, not maximise))
-    traces.append(_label(x, own, " guaranteed: now {}", POLICY, maximise))
+    # outside the band: inside is the true value, which may start at the guarantee
+    traces.append(_label(x, far, " no policy is better: now {}", EVERY, maximise))
+    traces.append(_label(x, own, " guaranteed: now {}", POLICY, not maximise))
     truth = points.get("oracle/value")
     if truth is not None and np.isfinite(truth).any():
         traces.append(line(x, truth, "true value of the policy", TRUTH))
@@ -145,7 +146,7 @@ def closing_chart(points: Points, delta: float, maximise: bool) -> ReportChart:
     shown = np.where(regret > 0.0, regret, np.nan)  # 0, proved optimal, is below every logarithmic axis
     below = line(x, shown, "no policy is better by more", POLICY)
     traces.append({**below, "yaxis": "y2"})
-    traces.append({**_label(x, shown, " regret: now at most {}", POLICY, False), "yaxis": "y2"})
+    traces.append({**_label(x, shown, " regret: now at most {}", POLICY, True), "yaxis": "y2"})
     for trace in traces:
         trace["meta"], trace["showlegend"] = {}, False
     layout = {

@@ -12,18 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.output.plotting.policy_map import policy_map
+from rpl_agent.agent.output.plotting.policy_map import PolicyMap, policy_map
 from rpl_agent.agent.runs import load_run, open_certificate
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, read_latest
 from rpl_agent.agent.storage.open_state import read_open
 from rpl_agent.core.errors import DataError
-from rpl_agent.core.model import Sense
+from rpl_agent.core.model import ParametricMDP, Sense
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.studies.experiments.report.answer import POLICY, answer, closing_chart, open_answer
-from rpl_agent.studies.experiments.report.charts import ReportChart, panel, policy_chart
-from rpl_agent.studies.experiments.report.open_run import discovered_chart, open_figures, proposed_ties, unknown_rows
+from rpl_agent.studies.experiments.report.charts import READABLE, ReportChart, panel, policy_chart
+from rpl_agent.studies.experiments.report.open_run import (
+    LISTED,
+    discovered_chart,
+    open_figures,
+    proposed_ties,
+    unknown_rows,
+)
 from rpl_agent.studies.experiments.report.page import chart_section, data_section, page, table_section
 from rpl_agent.studies.experiments.tables import Table, short
 
@@ -40,10 +46,43 @@ def report_run(run: str | os.PathLike, output: str | os.PathLike | None = None) 
     drawn = [closing_chart(points, certificate.delta, certificate.objective.sense is Sense.MAX)]
     estimate = point_estimate(agent.pmdp, agent.counts)
     shown = None if estimate is None else policy_map(agent.pmdp.instantiate(estimate), certificate.policy)
+    undecided = agent.undecided_pairs() if certificate.undecided else None
     if shown is not None:
-        drawn.append(policy_chart({agent.pmdp.name: shown}, "The certified policy", "Visits at the point estimate."))
+        drawn.append(_policy(agent.pmdp, shown, undecided or []))
     drawn.append(_time(seconds))
-    return _write_run(folder, certificate, answer(certificate, points), drawn, [_figures(certificate)], output)
+    tables = ([] if undecided is None else [_undecided(undecided)]) + [_figures(certificate)]
+    return _write_run(folder, certificate, answer(certificate, points), drawn, tables, output)
+
+
+def _policy(pmdp: ParametricMDP, shown: PolicyMap, undecided: Sequence[Mapping[str, Any]]) -> ReportChart:
+    """The policy on its world, with a ring around states where another action may be better."""
+    note = "Visits at the point estimate."
+    if not undecided:
+        return policy_chart({pmdp.name: shown}, "The certified policy", note)
+    note += " Ringed: states where another action may be better, so that more data would still matter."
+    chart = policy_chart({pmdp.name: shown}, "The certified policy", note)
+    states = sorted({pair["state"] for pair in undecided})
+    x, y = (np.asarray(pmdp.variables[name])[states].tolist() for name in shown.axes)
+    size = 20 if shown.action.size <= READABLE else 7
+    ring = {"symbol": "circle-open", "size": size, "color": "#E6007E", "line": {"width": 2}}
+    chart.panels[pmdp.name]["traces"].append(
+        {"mode": "markers", "x": x, "y": y, "marker": ring, "hoverinfo": "skip", "showlegend": False}
+    )
+    return chart
+
+
+def _undecided(pairs: Sequence[Mapping[str, Any]]) -> Table:
+    """State-action pairs that may be part of a better policy."""
+    lines = [
+        [pair["name"], pair["action"], pair["played"], f"{pair['visits']:.3g}", f"{pair['tried']:,}"]
+        for pair in pairs[:LISTED]
+    ]
+    columns = ("state", "action that may be better", "the policy's action", "visits per play", "times tried")
+    left = f" The {LISTED} most visited of {len(pairs):,} are shown." if len(pairs) > LISTED else ""
+    note = (
+        "All other actions are proved to be no better. Visits of the state by the policy, at the point estimate." + left
+    )
+    return Table("undecided", "The states where more data would still matter", columns, lines, note=note)
 
 
 def _time(seconds: Mapping[str, float]) -> ReportChart:
