@@ -191,7 +191,7 @@ class RegretGoal:
         except ValueError:
             amount = math.nan
         if not 0.0 < amount < math.inf:
-            raise ModelError(f"stop_when_regret {given!r} must be a positive number, or a share of the value like '1%'")
+            raise ModelError(f"a regret of {given!r} must be a positive number, or a share of the value like '1%'")
         return cls(amount, share)
 
     def most(self, lower: float, upper: float) -> float:

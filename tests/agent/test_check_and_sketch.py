@@ -150,3 +150,9 @@ def test_the_commands(tmp_path, capsys, monkeypatch):
     assert main(["sketch", "nothing-v0"]) == 2
     with pytest.raises(ModelError, match="Discrete actions"):
         sketch(gym.make("Pendulum-v1"))
+
+
+def test_a_factory_that_needs_arguments_is_named(tmp_path):
+    (tmp_path / "lakes.py").write_text("def lake(size, render_mode=None):\n    raise AssertionError('it ran')\n")
+    with pytest.raises(ModelError, match="lake needs size; name a function or class that needs no argument"):
+        make_named(f"{tmp_path / 'lakes.py'}:lake")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from fractions import Fraction
 
 import gymnasium as gym
@@ -453,3 +454,11 @@ def test_a_second_outcome_after_loading_refutes_deterministic(tmp_path):
     again = RPLAgent.load(tmp_path / "a", corridor(slip=1.0))
     with pytest.raises(DataError, match="refutes deterministic=True"):
         again.learn(5)
+
+
+def test_continuous_observations_are_said():
+    with pytest.warns(RPLWarning, match="observations of CartPole-v1 are declared continuous"):
+        RPLAgent(gym.make("CartPole-v1"), returns=(0, 500))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        RPLAgent(gym.make("CartPole-v1"), returns=(0, 500), observation_to_state=lambda seen: int(seen[0] > 0))

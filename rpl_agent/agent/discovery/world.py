@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,7 @@ from rpl_agent.agent.world.observations import (
     time_limit,
 )
 from rpl_agent.agent.world.plays import LONGEST, LONGEST_ENDLESS
-from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from rpl_agent.core.model.states import canonical
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.values import FEW_STATES
@@ -81,6 +82,8 @@ def enter_world(
     actions = list_actions(space, name_of(env))
     if is_vector(env) and isinstance(actions[0], (dict, tuple)):
         raise ModelError(f"the action space {space} of a vector environment is not supported: pass one environment")
+    if state_of is None:
+        warn_of_continuous(observation_space(env), name_of(env))
     states = list_states(observation_space(env)) if state_of is None else None
     steps = _horizon(horizon, facts.get("discount"), limit, name_of(env))
     given = {name: value for name, value in facts.items() if value is not None}
@@ -89,6 +92,24 @@ def enter_world(
     longest = steps if steps is not None else None if limit is not None else endless
     known = None if states is None else frozenset(states)
     return OpenWorld(env, assumptions, actions, spec, state_of, limit, longest, known)
+
+
+def warn_of_continuous(space: Any, name: str) -> None:
+    """Say that nothing will be learned where hardly any observation is seen twice."""
+    from gymnasium.spaces import Box, Dict, Tuple
+
+    if isinstance(space, Dict | Tuple):
+        parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
+        for part in parts:
+            warn_of_continuous(part, name)
+    elif isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
+        warnings.warn(
+            f"observations of {name} are declared continuous ({space}): if hardly any is seen twice, the bounds hardly "
+            "move; pass observation_to_state to make them discrete, or bound the return of a policy that was learned "
+            "elsewhere with bound_return (rpl evaluate --policy FILE --env ID --returns LO HI)",
+            RPLWarning,
+            stacklevel=2,
+        )
 
 
 def list_states(space: Any) -> tuple[Hashable, ...] | None:

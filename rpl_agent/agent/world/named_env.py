@@ -125,6 +125,10 @@ def _made(module: ModuleType, name: str, text: str, render_mode: str | None) -> 
         accepted = dict(inspect.signature(factory).parameters)
     except ValueError:
         accepted = {}
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [n for n, p in accepted.items() if p.default is p.empty and p.kind not in variable and n != "render_mode"]
+    if needed:
+        raise ModelError(f"{text}: {name} needs {', '.join(needed)}; name a function or class that needs no argument")
     takes_mode = "render_mode" in accepted or any(p.kind is p.VAR_KEYWORD for p in accepted.values())
     return factory(**mode if takes_mode else {})
 
