@@ -79,7 +79,7 @@ def test_weighted_sums_bound_the_exact_ones(sense):
         combined = CombinedModel(pmdp, objectives)
         for _ in range(3):
             weights = np.round(rng.normal(size=2) * [3.0, 1.0], 3)
-            total = combined.weighted(weights, sense)
+            total = combined.weighted(weights, sense, relaxation.bounds())
             found = bounded(total.pmdp, total.objective, uncertainty_of(relaxation, region), Config(bets=False))
             end = found.lower if sense is Sense.MIN else found.upper
             if not np.isfinite(end):

@@ -6,7 +6,9 @@ is settled before the play is over can become open again, and if targets are rea
 anything else is refused by name.
 
     w P(F a) with w < 0  is  w + |w| (1 − P(F a)): a play that is over without a pays |w|, and so does one that never
-    ends. For the latter, states in which a play can be held get an action that ends it.
+    ends. For the latter, states in which a play can be held get an action that ends it: at any parameter of the region,
+    since a chance may be zero at one of them, and only where the play is held without a loss in the sum, such as the
+    infinite cost of a target that is missed.
 
 With that every probability is a reward of the sign that the sum is optimised for, and the solver needs no losses.
 """
@@ -21,10 +23,14 @@ import numpy as np
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Objective, ParametricMDP, Reward, Sense, Task, gather, reached
-from rpl_agent.core.solver.graph import ANY_ROW, held_states, moves, played_rows, usable_rows
+from rpl_agent.core.native import Struct
+from rpl_agent.core.relaxations.base import model_rows
+from rpl_agent.core.solver.graph import ANY_ROW, graph_bounds, held_states, moves, played_rows, usable_rows
 
 #: names in the combined model
 END, SUM = "over", "sum"
+#: the least and the most of every expression, (F,) each
+Hull = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,13 +145,19 @@ class CombinedModel:
             found[k, ends] = self.gains[k][ended.row_state[ends]]
         return found
 
-    def weighted(self, weights: np.ndarray, sense: Sense) -> WeightedSum:
-        """The optimum of Σ weights_k V_k over all policies, as the value of one total."""
+    def weighted(self, weights: np.ndarray, sense: Sense, hull: Hull) -> WeightedSum:
+        """The optimum of Σ weights_k V_k over all policies, as the value of one total.
+
+        hull : the least and the most of every expression (F,) over the region that the optimum is taken over
+
+        Raises
+        ------
+        ModelError
+            An infinite cost would make the sum better.
+        """
         reach = np.array([not task.criterion.pays for task in self.tasks])
         turned = reach & (weights < 0.0)
-        ended, origin = self.ended(
-            self._held if self._needs_stops(weights, turned, sense) else np.zeros_like(self.over)
-        )
+        ended, origin = self.ended(self._stops(weights, turned, sense, hull))
         paid = self.rewards(ended, origin)
         over = origin < 0
         over[ended.row_state == self.pmdp.num_states] = False  # the end itself pays nothing
@@ -161,20 +173,38 @@ class CombinedModel:
         rounding = float(np.abs(weights) @ [task.rounding for task in self.tasks])
         return WeightedSum(ended, origin, objective, float(weights[turned].sum()), rounding)
 
-    def _needs_stops(self, weights: np.ndarray, turned: np.ndarray, sense: Sense) -> bool:
-        """Whether plays that never end may be as good as those that do."""
+    def _stops(self, weights: np.ndarray, turned: np.ndarray, sense: Sense, hull: Hull) -> np.ndarray:
+        """(S,) where plays that never end may be as good as those that do."""
         if self.discount < 1.0:
-            return False
-        if sense is Sense.MAX:
-            return bool(turned.any())
-        return not any(o.must_reach and w > 0.0 for o, w in zip(self.objectives, weights))
+            return np.zeros_like(self.over)
+        costs = weights if sense is Sense.MIN else -weights
+        needless = self.over.copy()
+        for cost, task, settled in zip(costs, self.tasks, self.settled):
+            if task.objective.must_reach and cost > 0.0:  # whoever stays before the target pays without end
+                needless |= ~settled
+            elif task.objective.must_reach and cost < 0.0 and self._held(~settled, False, hull).any():
+                raise ModelError(f"the infinite cost of {task.objective.describe()} would make a sum better")
+        if sense is Sense.MAX and not turned.any():  # what they collect is all that they are worth
+            return np.zeros_like(self.over)
+        return self._held(~needless, self._losing(costs), hull)
 
-    @cached_property
-    def _held(self) -> np.ndarray:
-        """(S,) states in which a policy can stay forever without the play being over."""
+    def _losing(self, costs: np.ndarray) -> np.ndarray | bool:
+        """(R,) the rows that make the sum worse whenever they are taken; none where others make it better."""
+        state = self.pmdp.row_state
+        paid = [np.where(settled[state], 0.0, task.reward) for task, settled in zip(self.tasks, self.settled)]
+        total = costs @ np.array(paid)
+        return total > 0.0 if (total >= 0.0).all() else False
+
+    def _held(self, start: np.ndarray, losing: np.ndarray | bool, hull: Hull) -> np.ndarray:
+        """(S,) the part of ``start`` in which a policy can stay forever at some parameter, without losing rows."""
         pmdp = self.pmdp
-        usable = usable_rows(played_rows(None, pmdp.num_rows), False)
-        return held_states(pmdp, usable, ANY_ROW, ~self.over, lambda: moves(None, np.ones(pmdp.num_transitions)))
+        usable = usable_rows(played_rows(None, pmdp.num_rows), losing)
+
+        def nature() -> Struct:  # a row may stay where no chance that leaves is certainly positive
+            certain, _ = graph_bounds(False, *hull, model_rows(pmdp))
+            return moves(certain, np.ones(pmdp.num_transitions))
+
+        return held_states(pmdp, usable, ANY_ROW, start, nature)
 
 
 def _task(pmdp: ParametricMDP, objective: Objective) -> Task:

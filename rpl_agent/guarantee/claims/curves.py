@@ -22,7 +22,7 @@ from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.combined import CombinedModel, WeightedSum
-from rpl_agent.guarantee.claims.limits import bounded
+from rpl_agent.guarantee.claims.limits import bounded, hull_of
 from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
 
 #: the fewest weights: each objective alone, and both
@@ -141,13 +141,13 @@ class _CurveSearch:
         self, pmdp: ParametricMDP, counts: Counts, combined: CombinedModel, found: Any, config: Config
     ) -> None:
         self.pmdp, self.counts, self.combined, self.found, self.config = pmdp, counts, combined, found, config
-        self.sense = combined.objectives[0].sense
+        self.sense, self.hull = combined.objectives[0].sense, hull_of(pmdp, found)
         turns = np.array([1.0 if o.sense is Sense.MAX else -1.0 for o in combined.objectives])
         self.turns = turns if self.sense is Sense.MAX else -turns  # of gains, in the direction of the total
 
     def at(self, weights: np.ndarray) -> tuple[CurvePoint, HalfPlane | None]:
         """The policy and the half plane of weights (2,) ≥ 0 of gains; no half plane if the total has no bound."""
-        total = self.combined.weighted(weights * self.turns, self.sense)
+        total = self.combined.weighted(weights * self.turns, self.sense, self.hull)
         best = bounded(total.pmdp, total.objective, self.found, self.config)
         sign = 1.0 if self.sense is Sense.MAX else -1.0
         bound = best.upper if sign > 0 else -best.lower

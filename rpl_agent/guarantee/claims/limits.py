@@ -28,6 +28,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.native.memory import give_back_memory
+from rpl_agent.core.regions.base import Region
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate, LimitClaim
@@ -304,6 +305,10 @@ class LimitSearch:
                     prices, value = tried, found
         return prices, value
 
+    @cached_property
+    def _hull(self) -> tuple[np.ndarray, np.ndarray]:
+        return hull_of(self.pmdp, self.found)
+
     def _dual(self, prices: np.ndarray) -> float:
         """The bound for multipliers λ ≥ 0; infinite if the total of gains and costs has none."""
         sign = 1.0 if self.sense is Sense.MIN else -1.0
@@ -314,7 +319,7 @@ class LimitSearch:
         turn = np.where(self.upward, 1.0, -1.0)
         weights = np.concatenate([[1.0], sign * prices * turn])
         try:
-            total = self.combined.weighted(weights, self.sense)
+            total = self.combined.weighted(weights, self.sense, self._hull)
             found = bounded(total.pmdp, total.objective, self.found, self.config, self.reward_error)
         except ModelError:  # gains and costs without a certain end
             return nothing
@@ -346,12 +351,21 @@ class LimitSearch:
         return max(1, math.ceil(episodes * (width / room) ** 2 - episodes))
 
 
+def hull_of(pmdp: ParametricMDP, found: Uncertainty) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the most of every expression (F,) over the region."""
+    return rectangular_set(_region(found), pmdp).bounds()
+
+
+def _region(found: Uncertainty) -> Region:
+    if found.region is None or found.fallback is not None:
+        raise ModelError("the set of the data is no region of parameters")
+    return found.region
+
+
 def bounded(
     pmdp: ParametricMDP, objective: Objective, found: Uncertainty, config: Config, reward_error: float = 0.0
 ) -> Certificate:
     """Bounds for a model over the region of another one with the same expressions."""
     require_end(pmdp, objective.resolve(pmdp))
-    if found.region is None or found.fallback is not None:
-        raise ModelError("the set of the data is no region of parameters")
-    own = replace(found, relaxation=rectangular_set(found.region, pmdp), timings={})
+    own = replace(found, relaxation=rectangular_set(_region(found), pmdp), timings={})
     return certify_uncertainty(pmdp, Counts(pmdp), own, objective, config, reward_error=reward_error)

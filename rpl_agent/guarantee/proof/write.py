@@ -262,9 +262,11 @@ class _Proof:
         limits = [checker.Objective(base.model, jsonable(limit)) for limit in self.limits]
         parts = [(Fraction(w), limit) for w, limit in zip(weights, limits) if w]
         with suppress(checker.Refused, ModelError):
+            checker.need(not self.is_graph, "sums are proved over a region of parameters")
             stated = checker.Sum(base.model, [(Fraction(1), base.objective), *parts])
             combined = CombinedModel(self.pmdp, [self.objective, *self.limits])
-            total = combined.weighted(np.array([1.0, *weights]), self.objective.sense)
+            hull = self._relaxation(base).bounds()
+            total = combined.weighted(np.array([1.0, *weights]), self.objective.sense, hull)
             functions = summed_functions(self._relaxation(base, total.pmdp), base, total, upper)
             found = self._proved(base, functions, None, upper, stated)
             if found is not None:
