@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
+from rpl_agent import Objective, curve
 from rpl_agent.cli import main
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.formats import prism
 
 stormpy = pytest.importorskip("stormpy", reason="the peer stormpy is not installed (extra 'peers')")
 
@@ -122,3 +126,32 @@ def test_no_point_of_storms_front_is_beyond_ours(tmp_path, capsys):
         for plane in found["half_planes"]:
             one, other = plane["weights"]
             assert one * won - other * bad <= plane["most"] + STORM
+
+
+#: the same ledge with two unknown chances
+UNKNOWN_LEDGE = "mdp\nconst double fall;\nconst double gust;" + LEDGE.removeprefix("mdp").replace(
+    "0.9:(x'=min(x+2,6)) + 0.08:(wind'=1) + 0.02:(x'=7)", "0.92-fall:(x'=min(x+2,6)) + 0.08:(wind'=1) + fall:(x'=7)"
+).replace("0.8:(x'=x+1) + 0.19:(wind'=1-wind)", "0.99-gust:(x'=x+1) + gust:(wind'=1-wind)")
+
+
+def test_certified_curves_become_storms_front_as_data_grow(tmp_path):
+    """Half planes are beyond Storm's front and boxes of policies inside it, by less and less."""
+    path, hours, bad = tmp_path / "ledge.prism", 'R{"hours"}min=? [ F "done" ]', 'Pmin=? [ F "bad" ]'
+    path.write_text(LEDGE)
+    result, _ = storm(path, f"multi({hours}, {bad})")
+    front = np.array([list(map(float, v)) for v in result.get_under_approximation().vertices])
+    path.write_text(UNKNOWN_LEDGE)
+    pmdp, goal = prism.load(path, parameters={"fall": (0.0, 0.2), "gust": (0.0, 0.5)}).objective(hours)
+    pair = [goal, Objective.parse("minimise probability of bad")]
+    theta, off = np.array([{"fall": 0.02, "gust": 0.19}[name] for name in pmdp.table.parameters]), []
+    for episodes in (100, 10_000, 1_000_000):
+        found = curve(pmdp, uniform_counts(pmdp, pair[0], theta, episodes, 100, 0), pair, points=7)
+        most = [max(-np.dot(plane.weights, point) for point in front) for plane in found.half_planes]
+        best = [max(-np.dot(plane.weights, point.upper) for point in found.points) for plane in found.half_planes]
+        size = [np.abs(plane.weights).max() for plane in found.half_planes]
+        outside = [(plane.most - one) / s for plane, one, s in zip(found.half_planes, most, size)]
+        inside = [(one - own) / s for one, own, s in zip(most, best, size)]
+        assert min(outside) > -STORM * 10.0 and min(inside) > -STORM * 10.0
+        off.append((max(outside), max(inside)))
+    assert all(after < before for k in (0, 1) for before, after in zip([o[k] for o in off], [o[k] for o in off][1:]))
+    assert max(off[-1]) < 0.05, off
