@@ -244,14 +244,13 @@ void horizon_images(const game *play, int64_t states, int64_t steps, bool upward
                     double *numbers SCRATCH /*[play.rows.count + states]*/, const scratch *space);
 
 /* values[k] (S) = bounds from one side with k <= steps steps to go, from values[0], which decided states keep. rules[k]
- * (S), if requested: the best rows of a free agent with k + 1 steps to go. Scratch: numbers (9 R + 2 S). Otherwise as
- * `horizon_images`. */
+ * (S), if requested: the best rows of a free agent with k + 1 steps to go. Otherwise as `horizon_images`. */
 void horizon_backward(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided /*[states]*/,
                       const int64_t *given OPTIONAL /*[(steps - 1) * stride + states]*/, int64_t stride,
                       double *values /*[(steps + 1) * states]*/,
                       const double *other OPTIONAL /*[(steps + 1) * states]*/,
                       int64_t *rules OPTIONAL /*[steps * states]*/,
-                      double *numbers SCRATCH /*[9 * play.rows.count + 2 * states]*/, const scratch *space);
+                      double *numbers SCRATCH /*[play.rows.count + states]*/, const scratch *space);
 
 /* ---------------------------------------------------------------------- chain.c: both players fixed */
 

@@ -129,34 +129,12 @@ INLINE double point_mean(int64_t n, double low, double high, double total, bool 
     return upward != maximise ? smaller(result + error, high) : smaller(larger(result - error, low), high);
 }
 
-/* Successors of a row that are read into registers. */
-#define FEW 4
-
-/* The mean of n <= FEW successors that all have probability and different finite values; else NaN. */
-INLINE double few_bound(int n, const int32_t *successor, const int32_t *expression, const double *values, const double *p,
-                        bool maximise, bool upward)
-{
-    const double sign = maximise ? -1.0 : 1.0;
-    double x[FEW], least = INFINITY, most = -INFINITY, rarest = 1.0, total = 0.0;
-    for (int i = 0; i < n; i++) {
-        x[i] = sign * values[successor[i]];
-        least = smaller(least, x[i]);
-        most = larger(most, x[i]);
-        rarest = smaller(rarest, p[expression[i]]);
-    }
-    for (int i = 0; i < n; i++)
-        total += p[expression[i]] * (x[i] - least);
-    if (rarest > 0.0 && -INFINITY < least && least < most && most < INFINITY)
-        return sign * point_mean(n, least, most, total, maximise, upward);
-    return NAN;
-}
-
 /* `row_bound` of a known MDP: inf where an infinite value has probability. */
 INLINE double point_bound(int64_t a, int64_t b, const double *values, bool maximise, bool upward,
                           const interval_rows *in)
 {
     const double *p = in->lower, sign = maximise ? -1.0 : 1.0;
-    double low = INFINITY, high = -INFINITY, few = NAN;
+    double low = INFINITY, high = -INFINITY;
     bool infinite = false;
     if (b - a == 1)
         return values[in->successor[a]];
@@ -166,12 +144,6 @@ INLINE double point_bound(int64_t a, int64_t b, const double *values, bool maxim
         if (p[f] > 0.0 && p[g] > 0.0 && x != y && fabs(x) < INFINITY && fabs(y) < INFINITY)
             return pair_bound(x, y, f, g, p, p, maximise, upward);
     }
-    if (b - a == 3)
-        few = few_bound(3, in->successor + a, in->expression + a, values, p, maximise, upward);
-    if (b - a == 4)
-        few = few_bound(4, in->successor + a, in->expression + a, values, p, maximise, upward);
-    if (few == few)
-        return few;
     for (int64_t t = a; t < b; t++)
         if (p[in->expression[t]] > 0.0) {
             double x = sign * values[in->successor[t]];

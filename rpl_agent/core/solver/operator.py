@@ -174,11 +174,7 @@ def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Poli
         *step_rows(policy, steps),
         values,
         out,
-        *step_scratch(problem),
+        None,
+        problem.scratch(),
     )
     return out
-
-
-def step_scratch(problem: Problem) -> tuple[np.ndarray, Struct]:
-    """Scratch space of the core for steps of a horizon: numbers (9 R + 2 S), memory for rows."""
-    return np.empty(9 * problem.pmdp.num_rows + 2 * problem.pmdp.num_states), problem.scratch()

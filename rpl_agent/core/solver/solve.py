@@ -26,7 +26,7 @@ from rpl_agent.core.solver.check import SMALLEST, is_converged
 from rpl_agent.core.solver.claimed import WarmStart
 from rpl_agent.core.solver.cyclic.component import solve_component
 from rpl_agent.core.solver.graph import model_graph
-from rpl_agent.core.solver.operator import row_bounds, state_bounds, step_scratch, total_bounds
+from rpl_agent.core.solver.operator import row_bounds, state_bounds, total_bounds
 from rpl_agent.core.solver.problem import FIXED_AGENT, MIN_AGENT, Problem, step_rows
 from rpl_agent.core.solver.solution import Solution, claiming_nothing, finish
 
@@ -61,7 +61,8 @@ def horizon_side(problem: Problem, upward: bool, other: np.ndarray | None = None
             values,
             other,
             rules if given is None else None,
-            *step_scratch(problem),
+            None,
+            problem.scratch(),
         )
     return values, given or Policy.deterministic(rules[::-1])
 
