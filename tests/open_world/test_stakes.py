@@ -11,7 +11,7 @@ import pytest
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_REST, OpenLedger, of_states
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
-from rpl_agent.guarantee.open_world.data import END
+from rpl_agent.guarantee.open_world.data import END, OpenData
 from rpl_agent.guarantee.open_world.values import UpperValues
 from rpl_agent.guarantee.stakes import STAKES, WEIGHTS, lower_mean, upper_mean
 from tests.open_world.worlds import SmallAgent, SmallWorld
@@ -56,6 +56,27 @@ def test_larger_numbers_give_larger_bounds_and_more_confidence_too(seed):
     assert found >= x @ counts / counts.sum()
 
 
+def adaptive_bound(x: np.ndarray, share: float) -> float:
+    """The same bet with one stake that is large where the numbers before were alike."""
+    spread = [1.0, *(x[:k].std() for k in range(1, len(x)))]
+    stakes = np.array([min(0.97, 0.05 / max(s, 1e-9)) for s in spread])
+    low, high = float(x.mean()), 1.0
+    for _ in range(50):
+        m = 0.5 * (low + high)
+        enough = np.log1p(stakes * (m - x) / (1.0 - m)).sum() >= -np.log(share)
+        low, high = (low, m) if enough else (m, high)
+    return high
+
+
+def test_stakes_that_follow_the_data_would_be_no_bound():
+    """Their bound falls though a number rises, so that U must not take the place of V*; with fixed stakes it rises."""
+    less, more = np.full(200, 0.5), np.full(200, 0.5)
+    less[0] = 0.0
+    assert adaptive_bound(more, 0.01) < adaptive_bound(less, 0.01) - 1e-3  # the planted mistake
+    fixed = [upper_mean(*np.unique(x, return_counts=True), 0.0, 1.0, 0.01) for x in (less, more)]
+    assert fixed[0] < fixed[1]
+
+
 def test_the_lower_bound_is_the_upper_bound_turned_round():
     x, counts = numbers(3)
     assert lower_mean(5 - 7 * x, counts, -2.0, 5.0, 0.01) == pytest.approx(
@@ -78,6 +99,22 @@ def test_shares_never_exceed_their_whole_and_do_not_change_as_states_appear(know
     if known is None:  # the rest of the series fits as well: sums of 2^j − 1 states are 1 − 1/(j + 1)
         many = of_states(1.0, 0, 2**17 - 1, None)
         assert many.sum() <= 1.0 - 1.0 / 18
+
+
+def test_shares_of_rows_stand_from_the_first_visit_of_their_state_on():
+    """The planted mistakes: shares by the number of visits, or among the states seen by the end of a phase."""
+    data, ledger = OpenData(2), OpenLedger.of(0.1)
+    upper = UpperValues(Assumptions(discount=0.5, returns=(0.0, 1.0)), 2, ledger)
+    seen = np.zeros(0)
+    for state in range(20):
+        data.state(state)
+        for _ in range(2 * state + 1):  # later ones are visited more often
+            data.add(2 * state, 0.0, END)
+        upper.update(data)
+        assert np.array_equal(upper._levels[: len(seen)], seen)
+        seen = upper._levels.copy()
+    assert (np.diff(seen) >= 0).all() and seen[0] < seen[-1]  # in the order of first visits, each fixed before it
+    assert 2 * np.exp(-seen).sum() <= upper.row_share
 
 
 def test_the_ledger_spends_no_more_than_delta():

@@ -69,6 +69,21 @@ def test_stakes_are_fixed_before_and_no_stake_can_lose_everything():
     assert ((plan.centre >= rows.span[0]) & (plan.centre <= rows.span[1])).all()
 
 
+def test_a_plan_knows_nothing_of_what_comes_after_its_mark(monkeypatch):
+    """Not even which rows are visited again: a plan for these alone would have chosen its data."""
+    world, plans, real = untied(3), list[VisitPlan](), VisitPlan.at_mark
+    monkeypatch.setattr(VisitPlan, "at_mark", lambda *given: plans.append(real(*given)) or plans[-1])
+    counts = marked(world, Policy.uniform(world.pmdp), 5_000, 5)
+    more = counts.copy()
+    open_ones = np.flatnonzero(~world.pmdp.table.is_constant[world.pmdp.expression])
+    more.add_batch(np.bincount(open_ones[:1], minlength=world.pmdp.num_transitions) * 20_000)
+    for data in (counts, more):
+        assert VisitBets(world.pmdp, data, OBJECTIVES["discounted"], SHARE).own is not None
+    first, second = plans
+    assert np.array_equal(first.centre, second.centre) and np.array_equal(first.is_played, second.is_played)
+    assert np.array_equal(first.together, second.together) and np.array_equal(first.alone, second.alone)
+
+
 def test_shares_of_a_plan_sum_to_at_most_its_share():
     for sides in (1, 2):
         levels = Levels.of(0.03, sides, 17, 4)
