@@ -42,7 +42,7 @@ class OpenPolicy:
         return found
 
 
-@dataclass
+@dataclass(slots=True)  # there may be a million of them
 class OpenEpisode:
     """One episode of a policy that is judged by it."""
 
