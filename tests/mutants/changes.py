@@ -37,7 +37,10 @@ CHECKED = tuple(
 #: Files that are changed (a folder: all in it), and the nearest tests, the fastest first.
 NEAREST: dict[str, tuple[str, ...]] = {
     "rpl_agent/guarantee/checker.py": CHECKED,
-    "rpl_agent/guarantee/open_checker.py": ("tests/open_world/test_open_checker.py",),
+    "rpl_agent/guarantee/open_checker.py": (
+        "tests/open_world/test_open_checker_numbers.py",
+        "tests/open_world/test_open_checker.py",
+    ),
     "rpl_agent/guarantee/pipeline.py": (*CERTIFY, "tests/evidence/test_refutation.py"),
     "rpl_agent/core/evidence/ledger.py": ("tests/evidence/test_ledger.py",),
     "rpl_agent/guarantee/likelihood/bets": BETS,
