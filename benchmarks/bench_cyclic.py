@@ -10,6 +10,7 @@ public models, found below it by the ends of their paths (such as consensus/coin
 from __future__ import annotations
 
 import gc
+import re
 import statistics
 import tempfile
 import time
@@ -130,12 +131,9 @@ def _program(path: Path, constants: dict[str, str]) -> Any:
         import stormpy
     except ImportError:
         return None
-    old = "nondeterministic"  # the former name of mdp
-    lines = path.read_text().splitlines()
-    lines.sort(key=lambda line: line.split("//")[0].strip() not in ("mdp", old))  # Storm wants the type first
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "model.prism"
-        copy.write_text("\n".join(["mdp" if old in lines[0] else lines[0], *lines[1:]]))
+        copy.write_text(_for_storm(path.read_text()))
         try:
             program = stormpy.parse_prism_program(str(copy), prism_compatibility=True)
         except RuntimeError:  # a file that Storm refuses
@@ -143,6 +141,14 @@ def _program(path: Path, constants: dict[str, str]) -> Any:
     names = {constant.name for constant in program.constants if not constant.defined}
     given = ",".join(f"{name}={value}" for name, value in constants.items() if name in names)
     return stormpy.instantiate_constants(program, given)[0] if given else program
+
+
+def _for_storm(text: str) -> str:
+    """The same model with its type first, and constants that are numbers before those that refer to them."""
+    kind = re.compile(r"\s*(mdp|nondeterministic)\s*(//.*)?")  # the latter is the former's old name
+    number = re.compile(r"\s*const\s+((int|double)\s+)?\w+\s*=\s*[0-9.]+\s*;")
+    lines = [line for line in text.splitlines() if not kind.fullmatch(line)]  # without a type: mdp
+    return "\n".join(["mdp", *sorted(lines, key=lambda line: not number.match(line))])
 
 
 def _storm(program: Any, question: str) -> tuple[float, float]:
