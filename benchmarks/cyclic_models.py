@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 #: a drone in a cube of N x N x N cells: gusts push it along any axis, pillars break it
@@ -80,6 +81,42 @@ def _depot() -> str:
     return DEPOT.replace("{actions}", "\n".join(actions))
 
 
+DEPOT_TEXT = _depot()
+
+
+def depot_actions(wide: int, deep: int) -> Callable[[tuple[int, int, int]], dict[str, dict[tuple[int, int, int], str]]]:
+    """The same floor as a function for `build`: state (x, y, loaded) -> {action: {successor: expression}}."""
+
+    def moves(state: tuple[int, int, int]) -> dict[str, dict[tuple[int, int, int], str]]:
+        x, y, loaded = state
+        if state == (0, 0, 1):
+            return {"rest": {state: "1"}}
+        east, west = (min(x + 1, wide - 1), y, loaded), (max(x - 1, 0), y, loaded)
+        north, south = (x, min(y + 1, deep - 1), loaded), (x, max(y - 1, 0), loaded)
+        found: dict[str, dict[tuple[int, int, int], str]] = {}
+        for name, ahead, sides in (
+            ("east", east, (north, south)),
+            ("west", west, (north, south)),
+            ("north", north, (east, west)),
+            ("south", south, (east, west)),
+        ):
+            if (x + 2 * y) % 5 == 0:
+                outcomes = [(ahead, "1 - 2*slip"), *((side, "slip") for side in sides)]
+            elif x % 9 == 4 and y % 7 != 3:
+                outcomes = [(ahead, "grip"), (state, "1 - grip")]
+            else:
+                outcomes = [(ahead, "0.96"), *((side, "0.02") for side in sides)]
+            row: dict[tuple[int, int, int], str] = {}
+            for successor, chance in outcomes:  # at walls outcomes coincide
+                row[successor] = f"{row[successor]} + {chance}" if successor in row else chance
+            found[name] = row
+        if loaded == 0 and x == wide - 1 and y == deep - 1:
+            found["load"] = {(x, y, 1): "0.9", state: "0.1"}
+        return found
+
+    return moves
+
+
 #: a fugitive and two guards take turns on N x N cells; guards wander, and turn towards the fugitive half of the time
 PURSUIT = """
 mdp
@@ -155,7 +192,7 @@ def drone(size: int) -> Case:
 
 
 def depot(wide: int, deep: int) -> Case:
-    return Case(f"depot, {wide} x {deep}", STEPS, _depot(), "", {"wide": str(wide), "deep": str(deep)})
+    return Case(f"depot, {wide} x {deep}", STEPS, DEPOT_TEXT, "", {"wide": str(wide), "deep": str(deep)})
 
 
 def pursuit(size: int) -> Case:

@@ -128,10 +128,13 @@ def _answering(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def answering(*given: Any, **named: Any) -> Any:
         try:
-            signature.bind(*given, **named)
-        except TypeError as error:
-            raise ModelError(_misfit(name, signature, given, named) or str(error)) from None
-        return function(*given, **named)
+            return function(*given, **named)
+        except TypeError:  # from the call or from inside; to look at every call takes as long as a small solve
+            try:
+                signature.bind(*given, **named)
+            except TypeError as error:
+                raise ModelError(_misfit(name, signature, given, named) or str(error)) from None
+            raise
 
     return answering
 

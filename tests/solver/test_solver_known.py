@@ -8,11 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from benchmarks.cyclic_models import drone
 from rpl_agent.core.model import Kind, Nature, Objective, Policy, Sense, Unreached
 from rpl_agent.core.native import core
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve
 from rpl_agent.core.solver.graph import model_graph
+from rpl_agent.formats import prism
 from tests.reference.fuzz import Dice, Tally, _usual
 from tests.reference.random_models import known_sample
 from tests.reference.solver import interval_model
@@ -78,11 +80,33 @@ def test_less_precision_takes_fewer_sweeps(calls):
     assert sweeps == sorted(set(sweeps)) and all(calls)
 
 
+def test_a_strategy_that_pays_for_large_margins_only_costs_no_digits(calls):
+    """A drone gains by hovering if steps earn 1.6e-6 each, not if they earn a quarter of that."""
+    case = drone(6)
+    pmdp, objective = prism.loads(case.text, case.constants).objective(case.properties[0])
+    point = Point(pmdp.instantiate(np.zeros(0)))
+    for precision in (1e-3, 1e-4, 1e-5):
+        found = solve(point, objective, Nature.COOPERATIVE, precision=precision)
+        assert found.check() == [] and found.converged and found.gap > 0.1 * precision
+        assert found.iterations < 100
+    assert all(calls)
+
+
 def test_a_warm_start_saves_sweeps(calls):
     point = known_grid(14)
     first = solve(point, COST)
     again = solve(point, COST, warm=first)
     assert again.check() == [] and again.iterations < first.iterations and all(calls)
+
+
+def test_ways_without_a_choice_are_passed_at_once(calls):
+    """A corridor that is tried again from its beginning: 200 steps there, each worth 1, and half of the tries fail."""
+    half, one, last = Fraction(1, 2), Fraction(1), 199
+    table = [[{i + 1: one}] for i in range(last)] + [[{0: half, last + 1: half}], [{last + 1: one}]]
+    point = known(table, labels={"over": {last + 1}}, cost=[[1.0]] * (last + 1) + [[0.0]])
+    found = solve(point, COST, precision=1e-9)
+    assert found.check() == [] and found.lower <= 400.0 <= found.upper and found.converged
+    assert calls == [True] and found.iterations < 20
 
 
 def test_what_the_graph_decides_is_exact(calls):

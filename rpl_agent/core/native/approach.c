@@ -32,10 +32,11 @@ INLINE double row_mean(const known *k, int64_t s, int64_t row, const double *val
     return total;
 }
 
-/* One sweep over the part, in place; writes the rows that were best. */
-static void full_sweep(known *k, double offset)
+/* One sweep over the part, in place; writes the rows that were best, and returns whether one is another than before. */
+static bool full_sweep(known *k, double offset)
 {
     const int64_t agent = k->play->agent;
+    bool differs = false;
     k->change = 0.0;
     for (int64_t i = 0; i < k->n; i++) {
         int64_t at = k->sweeps % 2 ? k->n - 1 - i : i, s = k->order[at], best_row = NO_ROW;
@@ -65,9 +66,81 @@ static void full_sweep(known *k, double offset)
         double apart = fabs(best - k->value[s]);
         k->change = apart <= k->change ? k->change : apart; /* NaN stays */
         k->value[s] = best;
+        differs |= k->chosen[at] != best_row;
         k->chosen[at] = best_row;
     }
     k->sweeps++;
+    return differs;
+}
+
+/* The place that a place of the chain always leads to; -1 if there is no such place. */
+INLINE int32_t next_of(const known *k, int64_t i)
+{
+    const int32_t at = k->indptr[i];
+    return k->indptr[i + 1] == at + 1 && k->data[at] == 1.0 ? k->indices[at] : -1;
+}
+
+/* For every place the first one from there on that may lead to several (`root`), and what is paid on the way (`shift`).
+ * Ways that come back to themselves stay as they are. */
+static void find_roots(known *k)
+{
+    enum { UNKNOWN = -1, ON_THE_WAY = -2 };
+    for (int64_t i = 0; i < k->n; i++) {
+        k->root[i] = next_of(k, i) < 0 ? (int32_t)i : UNKNOWN;
+        k->shift[i] = 0.0;
+    }
+    for (int64_t i = 0; i < k->n; i++) {
+        int32_t end = (int32_t)i, next;
+        double paid = 0.0;
+        for (; k->root[end] == UNKNOWN; end = next_of(k, end)) {
+            k->root[end] = ON_THE_WAY;
+            paid += k->rhs[end];
+        }
+        const int32_t root = k->root[end];
+        for (int32_t j = (int32_t)i; k->root[j] == ON_THE_WAY; j = next) {
+            next = next_of(k, j);
+            k->root[j] = root >= 0 ? root : j;
+            k->shift[j] = root >= 0 ? paid + k->shift[end] : 0.0;
+            paid -= k->rhs[j];
+        }
+    }
+}
+
+/* Lets the rows of roots lead to roots, and lists these in `kept`: sweeps leave out the places in between. */
+static void skip_ways(known *k)
+{
+    find_roots(k);
+    k->left = 0;
+    for (int64_t i = 0; i < k->n; i++) {
+        double leaving = 1.0;
+        if (k->root[i] != i)
+            continue;
+        k->kept[k->left++] = (int32_t)i;
+        for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++) {
+            const int32_t j = k->indices[e];
+            if (k->root[j] == j)
+                continue;
+            k->rhs[i] += k->data[e] * k->shift[j];
+            k->indices[e] = k->root[j];
+            if (k->root[j] == i && k->data[e] < leaving) { /* a way back, tried again until it is left */
+                leaving -= k->data[e];
+                k->data[e] = 0.0;
+            }
+        }
+        if (leaving == 1.0)
+            continue;
+        k->rhs[i] /= leaving;
+        for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
+            k->data[e] /= leaving;
+    }
+}
+
+/* Values of the places that sweeps left out. */
+static void fill_ways(const known *k, double *x)
+{
+    for (int64_t i = 0; i < k->n; i++)
+        if (k->root[i] != i)
+            x[i] = k->shift[i] + x[k->root[i]];
 }
 
 /* The chain of the chosen rows, with `offset` per step beside rewards, or with `offset` alone: x = rhs + P x without
@@ -111,6 +184,7 @@ static void assemble_part(known *k, double offset, bool pays)
         for (int32_t e = k->indptr[i]; e < used; e++)
             k->data[e] /= leaving;
     }
+    skip_ways(k);
 }
 
 /* start + P_s x, as two sums: one would wait for each of its terms. */
@@ -128,28 +202,39 @@ INLINE double plus_row(const known *k, int64_t s, double start, const double *x)
     return start + other;
 }
 
+/* The places of the chain in turn, or only those listed in `kept`; returns the largest change of x. */
+INLINE double relax_once(const known *k, const int32_t *kept, bool back, const double *right, double *x)
+{
+    double change = 0.0;
+    for (int64_t i = 0; i < k->left; i++) {
+        int64_t at = back ? k->left - 1 - i : i, s = kept ? kept[at] : at;
+        double new = plus_row(k, s, right[s], x);
+        change = larger(change, fabs(new - x[s]));
+        x[s] = new;
+    }
+    return change;
+}
+
 /* Gauss-Seidel on the chain, both directions in turn, until x changes by at most `tolerance`; sweeps used. */
 static int64_t relax(const known *k, const double *right, double *x, int64_t most, double tolerance)
 {
     for (int64_t turn = 0; turn < most; turn++) {
-        double change = 0.0;
-        for (int64_t i = 0; i < k->n; i++) {
-            int64_t s = turn % 2 == 0 ? i : k->n - 1 - i;
-            double new = plus_row(k, s, right[s], x);
-            change = larger(change, fabs(new - x[s]));
-            x[s] = new;
-        }
+        double change = k->left == k->n ? relax_once(k, NULL, turn % 2, right, x)
+                                        : relax_once(k, k->kept, turn % 2, right, x);
         if (change <= tolerance)
             return turn + 1;
     }
     return most;
 }
 
-/* out = right - x + P x. */
+/* out = right - x + P x, 0 at places that are left out. */
 static void residual(const known *k, const double *right, const double *x, double *out)
 {
-    for (int64_t i = 0; i < k->n; i++)
-        out[i] = plus_row(k, i, right[i] - x[i], x);
+    memset(out, 0, k->n * sizeof *out);
+    for (int64_t i = 0; i < k->left; i++) {
+        const int64_t s = k->kept[i];
+        out[s] = plus_row(k, s, right[s] - x[s], x);
+    }
 }
 
 static double size_of(int64_t n, const double *x)
@@ -220,12 +305,13 @@ static void accelerate(known *k, double *x, double tolerance)
 bool approach(known *k, double tolerance, double offset)
 {
     for (int64_t round = 0; round < MOST_FULL_SWEEPS; round++) {
-        full_sweep(k, offset);
+        const bool differs = full_sweep(k, offset);
         if (k->change <= tolerance)
             return true;
         if (k->sweeps > k->budget || !(k->change < INFINITY))
             return false;
-        assemble_part(k, offset, true);
+        if (differs || round == 0) /* else the chain is there */
+            assemble_part(k, offset, true);
         for (int64_t i = 0; i < k->n; i++)
             k->x[i] = k->value[k->order[i]];
         double enough = larger(LEFT * k->change, 0.5 * tolerance);
@@ -235,6 +321,7 @@ bool approach(known *k, double tolerance, double offset)
             k->slow = used == INNER ? k->slow + 1 : 0;
         if (k->slow >= PATIENCE && used == INNER)
             accelerate(k, k->x, 0.1 * tolerance);
+        fill_ways(k, k->x);
         if (k->stops && size_of(k->n, k->x) > k->most)
             return false;
         for (int64_t i = 0; i < k->n; i++)
@@ -243,7 +330,7 @@ bool approach(known *k, double tolerance, double offset)
     return false;
 }
 
-bool count_steps(known *k)
+static bool settle_steps(known *k)
 {
     assemble_part(k, 1.0, false);
     int64_t used = relax(k, k->rhs, k->steps, COUNTING, 0.45);
@@ -258,6 +345,13 @@ bool count_steps(known *k)
             return true;
     }
     return false;
+}
+
+bool count_steps(known *k)
+{
+    const bool settled = settle_steps(k);
+    fill_ways(k, k->steps);
+    return settled;
 }
 
 void order_part(known *k, int64_t n, const int64_t *states, const int64_t *component)
@@ -310,9 +404,12 @@ int64_t worst_totals(const graph *g, double gamma, const double *p, const double
         .x = numbers,
         .rhs = numbers + states,
         .krylov = numbers + 2 * states,
-        .data = numbers + 9 * states,
+        .shift = numbers + 9 * states,
+        .data = numbers + 10 * states,
         .indptr = indices,
-        .indices = indices + states + 1,
+        .indices = indices + 3 * states + 1,
+        .root = indices + states + 1,
+        .kept = indices + 2 * states + 1,
         .place = integers,
         .order = integers + states,
         .chosen = integers + 2 * states,

@@ -558,7 +558,7 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, boo
                     double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,
                     const scratch *space,
                     double *numbers SCRATCH /*[13 * g.count + 2 * g.row_ptr[g.state_ptr[g.count]]]*/,
-                    int32_t *indices SCRATCH /*[g.row_ptr[g.state_ptr[g.count]] + g.count + 1]*/,
+                    int32_t *indices SCRATCH /*[g.row_ptr[g.state_ptr[g.count]] + 3 * g.count + 1]*/,
                     int64_t *integers SCRATCH /*[11 * g.count]*/, bool *sets SCRATCH /*[4 * g.count]*/,
                     int8_t *usable SCRATCH /*[g.state_ptr[g.count]]*/);
 
@@ -568,8 +568,8 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, boo
 int64_t worst_totals(const graph *g, double gamma, const double *p /*[g.row_ptr[g.state_ptr[g.count]]]*/,
                      const double *reward /*[g.state_ptr[g.count]]*/, double tolerance, int64_t budget,
                      double most, int64_t capacity, bool *done /*[g.count]*/, double *values /*[g.count]*/,
-                     double *numbers SCRATCH /*[9 * g.count + capacity]*/,
-                     int32_t *indices SCRATCH /*[capacity + g.count + 1]*/,
+                     double *numbers SCRATCH /*[10 * g.count + capacity]*/,
+                     int32_t *indices SCRATCH /*[capacity + 3 * g.count + 1]*/,
                      int64_t *integers SCRATCH /*[10 * g.count]*/);
 
 /* ---------------------------------------------------------------------- guess.c: a known nature, without bounds */

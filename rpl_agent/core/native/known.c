@@ -11,8 +11,11 @@
 
 #include "known.h"
 
-/* How often the width is adjusted. */
-#define ROUNDS 8
+/* How often the width is adjusted; by how much where bounds fail, and at most where mended ones are too wide: either may
+ * be due to a strategy that pays for larger margins only. */
+#define ROUNDS 12
+#define NARROWER 0.25
+#define MOST_EXCESS 8.0
 /* Parts of at most so many states take no time: their bounds are brought at least this close. */
 #define FEW_STATES 100
 #define CLOSE 1e-11
@@ -80,6 +83,15 @@ static bool mended_bound(known *k, bool upward, double margin, int64_t *rows)
     return good && verified(k, upward);
 }
 
+/* Both bounds at a margin, mended if need be and `mend`. */
+static bool both_bounds(known *k, double margin, double apart, bool mend, int64_t *rows)
+{
+    for (int upward = 0; upward < 2; upward++)
+        if (!bound(k, upward, margin, apart) && !(mend && mended_bound(k, upward, margin, rows)))
+            return false;
+    return true;
+}
+
 /* A start for costs, which from 0 would rise by one step per sweep: the cheapest row that leads to states before it, as
  * if it were tried again until it does. */
 static void start_costs(known *k, const double *guess)
@@ -144,6 +156,7 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
 {
     const double apart = exits_apart(k);
     double tolerance = 0.02 * width;
+    bool mend = false;
     if (!(apart < INFINITY))
         return false;
     for (int64_t i = 0; i < k->n; i++) {
@@ -162,16 +175,18 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
         if (!(margin > LEAST_MARGIN * size))
             return false;
         if (margin >= 4.0 * k->change) {
-            for (int upward = 0; upward < 2; upward++)
-                if (!bound(k, upward, margin, apart) && !mended_bound(k, upward, margin, kept))
-                    return false;
-            double excess = excess_of(k, width, apart);
+            const bool found = both_bounds(k, margin, apart, mend, kept);
+            const double excess = found ? excess_of(k, width, apart) : 1.0 / NARROWER;
             if (excess <= 1.0) {
                 for (int64_t i = 0; i < k->n && k->play->agent != FIXED_AGENT; i++)
                     k->rows[k->order[i]] = k->chosen[i];
                 return true;
             }
-            width /= excess;
+            if (!found && mend)
+                return false;
+            mend |= !found;
+            width /= smaller(excess, MOST_EXCESS);
+            margin = widest(k, width);
         }
         tolerance = smaller(0.125 * margin, 0.25 * tolerance);
     }
@@ -264,9 +279,12 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, boo
         .steps = numbers + 3 * states,
         .rhs = numbers + 4 * states,
         .krylov = numbers + 5 * states,
-        .data = p + transitions,
+        .shift = p + transitions,
+        .data = p + transitions + states,
         .indptr = indices,
-        .indices = indices + states + 1,
+        .root = indices + states + 1,
+        .kept = indices + 2 * states + 1,
+        .indices = indices + 3 * states + 1,
         .place = integers + states,
         .order = integers + 2 * states,
         .chosen = integers + 3 * states,

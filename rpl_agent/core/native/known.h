@@ -18,6 +18,9 @@ typedef struct known {
     double *x, *steps, *rhs, *krylov;
     int32_t *indptr, *indices;
     double *data;
+    int64_t left; /* places that sweeps look at: see skip_ways */
+    int32_t *root, *kept;
+    double *shift;
     double change, most; /* the latter: of an agent who stops, a total that is too large to be of use */
     int64_t sweeps, budget, slow;
 } known;
