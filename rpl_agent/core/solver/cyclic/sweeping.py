@@ -27,8 +27,9 @@ INNER, LEFT = 24, 0.1
 PATIENCE, MOST_FULL_SWEEPS = 4, 200
 #: the same where an exact solution is cheap and given preference
 LITTLE_PATIENCE = 2
-#: how often the width is adjusted
-ROUNDS = 8
+#: how often the width is adjusted; by how much where bounds fail, and at most where mended ones are too wide: either
+#: may be due to a strategy that pays for larger margins only
+ROUNDS, NARROWER, MOST_EXCESS = 12, 0.25, 8.0
 #: parts with fronts up to this (see `Local.front`) are factorised as fast as a few hundred sweeps are made
 NARROW = 120
 #: margins below this, relative to the values, are not far enough from rounding
@@ -131,8 +132,11 @@ class _Bound:
     strict: bool
     is_upper: bool
 
-    def bound(self, problem: Problem, exits: np.ndarray, apart: float, margin: float) -> np.ndarray | None:
-        """(n + m,) verified values; ``apart``: how far the exits may lie from those that the values were found for."""
+    def bound(self, problem: Problem, exits: np.ndarray, apart: float, margin: float, mend: bool) -> np.ndarray | None:
+        """(n + m,) verified values, mended if need be and ``mend``; None if there are none.
+
+        ``apart``: how far the exits may lie from those that the values were found for.
+        """
         sign, n = (1.0 if self.is_upper else -1.0), self.found.local.n
         values = self.found.values.copy()
         values[:n] += sign * (margin * self.steps + apart)
@@ -140,6 +144,8 @@ class _Bound:
         whole = self._whole(values, exits)
         if verified(problem, self.checked, whole, self.is_upper, self.strict):
             return whole
+        if not mend:
+            return None
         # another strategy is almost as good and takes more steps: the fixpoint of T + margin is not as near
         model = self.checked if self.quotient is None else self.found.local
         shifted = _Values.of(replace(model, reward=model.reward + sign * margin), values, self.found.budget)
@@ -218,7 +224,7 @@ def swept_bounds(
     local.forget_bounds()
     work.forget_bounds()
     found = _Values.of(work, inner, budget)
-    tolerance = 0.02 * width
+    tolerance, mend = 0.02 * width, False
     for _ in range(ROUNDS):
         if not found.approach(tolerance):
             return None
@@ -230,19 +236,42 @@ def swept_bounds(
         if not margin > LEAST_MARGIN * size:
             return None
         if margin >= 4.0 * found.change:
-            high, low = (
-                side.bound(problem, exit_high if side.is_upper else exit_low, apart if side.is_upper else 0.0, margin)
-                for side in sides
-            )
-            if low is None or high is None:
+            bounds = _both(problem, sides, (exit_low, exit_high), apart, margin, mend)
+            if bounds is None and mend:
                 return None
-            between = (high - low)[: local.n] - apart
-            excess = float((between / np.maximum(1.0, np.abs(low[: local.n]))).max()) / width
-            if excess <= 1.0:
-                return Swept(low, high, sides[int(problem.proper_max)].found.rows, found.sweeps)
-            width /= excess
+            excess = 1.0 / NARROWER if bounds is None else _excess(*bounds, local.n, width, apart)
+            if bounds is not None and excess <= 1.0:
+                return Swept(*bounds, sides[int(problem.proper_max)].found.rows, found.sweeps)
+            mend |= bounds is None
+            narrower = 1.0 / min(excess, MOST_EXCESS)
+            width *= narrower
+            margin *= narrower
         tolerance = min(0.125 * margin, 0.25 * tolerance)
     return None
+
+
+def _both(
+    problem: Problem,
+    sides: list[_Bound],
+    exits: tuple[np.ndarray, np.ndarray],
+    apart: float,
+    margin: float,
+    mend: bool,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """(lower, upper), each (n + m,), see `_Bound.bound`."""
+    found = []
+    for side in reversed(sides):
+        bound = side.bound(problem, exits[side.is_upper], apart if side.is_upper else 0.0, margin, mend)
+        if bound is None:
+            return None
+        found.append(bound)
+    return found[0], found[1]
+
+
+def _excess(lower: np.ndarray, upper: np.ndarray, n: int, width: float, apart: float) -> float:
+    """How many times as wide as asked the bracket is."""
+    between = (upper - lower)[:n] - apart
+    return float((between / np.maximum(1.0, np.abs(lower[:n]))).max()) / width
 
 
 def _widest(side: _Bound, width: float) -> float:
