@@ -116,6 +116,25 @@ def test_the_bound_is_that_of_the_theorem():
     assert K == [n - m for n, m in zip(COUNTS, BEFORE)]
 
 
+@pytest.mark.parametrize("d", range(1, 10))
+def test_blocks_of_any_size_have_the_volume_of_their_ball(d):
+    """One block without expressions, the unit ball around the fit, and a curvature of 1."""
+    unit = [[1.0 if i == j else 0.0 for j in range(d)] for i in range(d)]
+    level = checker.Likelihood.__new__(checker.Likelihood)
+    level.line = SimpleNamespace(
+        dimension=d, blocks=[list(range(d))], terms=[], den=1, free=[], at=lambda point: ([], 1),
+        spread=lambda before, x0: unit,
+    )  # fmt: skip
+    data = SimpleNamespace(marks=[(Fraction(1), None, [], None)], successes=[], fits=lambda line: [[0.0] * d])
+    factors = [[row[: k + 1] for k, row in enumerate(unit)]]
+    found = level._of_blocks(data, {"mark": 0, "center": [0.0] * d, "factors": factors})
+    with mpmath.workdps(60):
+        half = mpmath.mpf(d) / 2
+        volume = mpmath.log(mpmath.pi**half / mpmath.gamma(half + 1) / (2 * mpmath.pi) ** half)
+        exact = half / (d + 2) - volume
+        assert 0 <= mpmath.mpf(found) / checker.ONE - exact < mpmath.mpf(2) ** -110
+
+
 def test_every_error_is_against_the_bound(monkeypatch):
     """The same from the checker's own enclosures, number by number, with π known badly and nothing rounded down."""
     monkeypatch.setattr(checker, "PI", [Fraction(3), Fraction(4)])

@@ -211,7 +211,8 @@ def test_gains_are_proved_at_a_common_parameter(gain):
         "the proof is about another baseline"
     ]
     assert any("baseline: " in line for line in checker.question(proof, checked))
-    assert "it is better than the baseline by at least" in checker.sentence(proof, checked)
+    assert f"than the baseline by at least {checked['gain lower']}, by at most" in checker.sentence(proof, checked)
+    assert "than the baseline by at least unknown, by at most unknown" in checker.sentence(proof, apart)
 
 
 @pytest.mark.parametrize("name", ["gain lower", "gain upper", "baseline lower", "baseline upper"])

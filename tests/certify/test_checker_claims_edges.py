@@ -456,3 +456,50 @@ def test_cuts_have_names():
     assert region.cut("low 0") == (fractions("-1/2"), Fraction(1, 4) - Fraction(1, 4))
     assert region.cut("low 1") == (fractions("1/2"), Fraction(3, 4))
     assert region.cut("domain 0") == (fractions(1), Fraction(1))
+
+
+# ---------------------------------------------------------------------- weights of limits
+TINY = 2.0**-1074
+
+
+def weighed(monkeypatch: pytest.MonkeyPatch, *limits: tuple[bool, float, Any], maximising: bool = False) -> Any:
+    """(the bound, what it adds, the statement) of limits: (whether it is maximised, weight, threshold)."""
+    found = SimpleNamespace(parts=[], known=None)
+    statement = object.__new__(checker.Statement)
+    statement.objective = SimpleNamespace(
+        maximising=maximising, is_reach=False, is_positive=False, horizon=None, off=lambda bound, error, upper: bound
+    )
+    statement.limits = [(SimpleNamespace(maximising=most), Fraction(c)) for most, _, c in limits]
+    statement.proof = {"lower": {"weights": [w for _, w, _ in limits], "region": 0, "values": []}}
+    statement.model, statement.error, statement.claims = None, Fraction(0), {}
+    monkeypatch.setattr(checker, "Sum", lambda model, parts: found.parts.extend(parts))
+    monkeypatch.setattr(checker, "Claim", lambda *given: SimpleNamespace(bound=lambda: Fraction(7)))
+    monkeypatch.setattr(checker.Statement, "region", lambda self, number: None)
+    monkeypatch.setattr(checker.Statement, "settle", lambda self, name, known, upper: setattr(found, "known", known))
+    statement.bound("lower", statement.objective, None, False)
+    return found.known, found.parts, statement
+
+
+@pytest.mark.parametrize("maximising", [False, True])
+def test_a_limit_that_points_like_the_objective_has_no_negative_weight(monkeypatch, maximising):
+    """Maximised values are limited from below: both terms change their sign."""
+    for weight in (0.0, TINY, 0.5):
+        weighed(monkeypatch, (maximising, weight, 3), maximising=maximising)
+        weighed(monkeypatch, (not maximising, -weight, 3), maximising=maximising)
+    for weight in (TINY, 0.5):
+        with pytest.raises(checker.Refused, match="the weight of a limit has a wrong sign"):
+            weighed(monkeypatch, (maximising, -weight, 3), maximising=maximising)
+        with pytest.raises(checker.Refused, match="the weight of a limit has a wrong sign"):
+            weighed(monkeypatch, (not maximising, weight, 3), maximising=maximising)
+
+
+def test_every_weight_of_a_limit_has_its_sign(monkeypatch):
+    with pytest.raises(checker.Refused, match="the weight of a limit has a wrong sign"):
+        weighed(monkeypatch, (False, 0.5, 3), (False, -0.5, 3))
+
+
+def test_the_objective_counts_once_and_thresholds_are_taken_off(monkeypatch):
+    known, parts, statement = weighed(monkeypatch, (False, 0.5, 3), (True, -0.25, 8), (False, 0.0, 5))
+    first, second, _ = (limit for limit, _ in statement.limits)
+    assert parts == [(1, statement.objective), (Fraction(1, 2), first), (Fraction(-1, 4), second)]
+    assert known == [7 - (Fraction(3, 2) - 2)]

@@ -82,7 +82,7 @@ def main() -> None:
         print("\n".join(map(shown, mutants)))
         return
     open_ones = [m for m in mutants if arguments.accepted or accepted.reason(m) is None]
-    open_ones.sort(key=lambda m: m.place == "")  # constants last: every test may read them
+    open_ones.sort(key=lambda m: m.is_of_module)  # last: every test may read them
     result, start = Result(len(open_ones)), time.monotonic()
     in_python, in_c = ([m for m in open_ones if m.path.endswith(end)] for end in (".py", ".c"))
     if in_python:

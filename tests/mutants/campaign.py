@@ -84,11 +84,10 @@ class Campaign:
     def tests(self, mutant: Mutant, first: str | None) -> list[str]:
         """The tests that run a mutant's statement, in the order of its nearest files; slow ones last."""
         wanted, files = set(range(mutant.statement[0], mutant.statement[1] + 1)), tests_of(mutant.path)
-        is_constant = mutant.place == ""  # read anywhere
         found = [
             name
             for name, known in self.known.items()
-            if known.seconds <= self.slowest and (is_constant or wanted & set(known.lines.get(mutant.path, ())))
+            if known.seconds <= self.slowest and (mutant.is_of_module or wanted & set(known.lines.get(mutant.path, ())))
         ]
 
         def order(name: str) -> tuple[bool, bool, int, float]:

@@ -20,6 +20,7 @@ CHECKED = tuple(
     for name in (
         "_edges",
         "_claims_edges",
+        "_words",
         "_thresholds",
         "_model",
         "_files",
@@ -59,7 +60,7 @@ class Mutant:
     """A change of one piece of one file."""
 
     path: str  # in the repository
-    place: str  # the function, "" for the module; in C the line
+    place: str  # the function, or the constants of a module; "" for other code of it; in C the line
     old: str
     new: str
     start: int  # characters of the file
@@ -73,6 +74,11 @@ class Mutant:
         """Lines may move without changing it."""
         more = f" ({self.number})" if self.number > 1 else ""
         return f"{self.path} {self.place}: {self.old} → {self.new}{more}"
+
+    @property
+    def is_of_module(self) -> bool:
+        """Whether it changes what any function may read."""
+        return self.place == "" or (self.path.endswith(".py") and self.place.isupper())
 
     @property
     def is_dropped_check(self) -> bool:
@@ -100,6 +106,9 @@ def python_mutants(path: str, text: str) -> list[Mutant]:
     def visit(node: ast.AST, scope: tuple[str, ...], statement: tuple[int, int]) -> None:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             scope = (*scope, node.name)
+        if isinstance(node, ast.Assign | ast.AugAssign) and not scope:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            scope = (", ".join(ast.unparse(target).strip("()") for target in targets),)
         if isinstance(node, ast.stmt):
             statement = lines_of(node)
         for old, new in changes(node):
