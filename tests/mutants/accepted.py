@@ -10,6 +10,7 @@ CHECKER = "rpl_agent/guarantee/checker.py"
 SOLVED = "rpl_agent/core/solver/check.py"
 SHORTCUT = "only a shortcut: what follows comes to the same"
 GUARDED = "2 units of 2^-160, where the enclosure allows for 2^10"
+SCRIPT = "the script, which tests run as a process of its own: what is loaded here never reads it"
 SAME = "a shift by 0 either way"
 LIMIT = "far above what proofs need: it protects the reader's time, whatever its last digit is"
 CONVERGES = "the argument of the series stays within 1/3, where its error is bounded"
@@ -45,6 +46,8 @@ FUNCTIONS: dict[str, str] = {
 }
 #: Single mutants, by name.
 NAMES: dict[str, str] = {
+    f"{CHECKER} : 1 → (0)": SCRIPT,
+    f"{CHECKER} : 1 → 2": SCRIPT,
     f"{CHECKER} _atanh_series: 0 → (-1)": GUARDED,
     f"{CHECKER} _atanh_series: 0 → 1": GUARDED,
     f"{CHECKER} ln: e >= 0 → (e > 0)": SAME,

@@ -134,7 +134,7 @@ class Campaign:
             try:
                 if not transplant(mutant):
                     os._exit(0)  # nothing that is loaded has changed: no test could notice
-            except Exception:  # it does not even load
+            except (Exception, SystemExit):  # it does not even load
                 os._exit(1)
             for k, item in enumerate(items):
                 os.write(writer, item.nodeid.encode() + b"\n")
