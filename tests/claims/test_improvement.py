@@ -238,16 +238,15 @@ def test_the_command_says_by_its_status_whether_there_is_an_improvement(tmp_path
 
 def test_an_improvement_is_stored_proved_and_verified_by_a_stranger(tmp_path, capsys):
     """The file, its proof, another log, other numbers, another baseline; an unknown baseline needs the log."""
-    import rpl_envs
-
-    world = rpl_envs.benchmark("Aircraft-20x10")
-    pmdp, theta = world.pmdp, np.asarray(world.theta)
+    model = tmp_path / "coins.prism"
+    model.write_text(COINS)
+    model.with_suffix(".props").write_text('Pmax=? [ F "won" ];')
+    pmdp, _ = prism.load(model).objective()
     Policy.uniform(pmdp).to_table(pmdp, tmp_path / "uniform.csv")
     log, other, file = (str(tmp_path / name) for name in ("log.csv", "other.csv", "gain.json"))
-    stop = world.objective.resolve(pmdp).decided
     for path, seed in ((log, 0), (other, 1)):
-        simulate_log(path, pmdp, theta, episodes=100, max_steps=100, stop=stop, seed=seed)
-    command = ["improve", "rpl/Aircraft-20x10-v0", "--data", log, "--output", file, "--baseline"]
+        simulate_log(path, pmdp, {"p": 0.9, "q": 0.2}, episodes=300, max_steps=5, seed=seed)
+    command = ["improve", "--model", str(model), "--data", log, "--output", file, "--baseline"]
     assert main([*command, str(tmp_path / "uniform.csv")]) == 0
     assert "proved: rpl_agent/guarantee/checker.py" in capsys.readouterr().out
     assert main(["certify", file, "--verify"]) == 0
