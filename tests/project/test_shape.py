@@ -343,6 +343,15 @@ def test_each_room_has_a_page_whose_paths_exist(room):
     assert len(quoted) >= 3 and [path for path in sorted(quoted) if not any((p / path).exists() for p in places)] == []
 
 
+@pytest.mark.parametrize("path", [CHECKER, OPEN_CHECKER])
+def test_the_page_of_theorems_names_what_the_checkers_have(path):
+    page = (ROOT / "docs" / "guarantees.md").read_text().partition("## The statement")[0]
+    named = set(re.findall(rf"`{path.stem}\.(\w+)`", page)) - {"py"}
+    text = path.read_text()
+    assert re.search(r'FORMAT = "(.+)"', text)[1] in page  # type: ignore[index]
+    assert len(named) >= 4 and [x for x in sorted(named) if not re.search(rf"^(class |def )?{x}\b", text, re.M)] == []
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md"])
 def test_paths_in_the_guide_exist(page):
     quoted = set(re.findall(r"`([\w./-]+)`", (ROOT / page).read_text()))
