@@ -19,7 +19,7 @@ from rpl_agent.core.coupled.affine import AffineBound, AffineProof, chances_of, 
 from rpl_agent.core.coupled.bounds import proved_bound
 from rpl_agent.core.coupled.expansion import ValueExpansion
 from rpl_agent.core.coupled.ties import tied_rows
-from rpl_agent.core.model import Sense, gather, reached
+from rpl_agent.core.model import Sense, cached_on, gather, reached
 from rpl_agent.core.native import Struct, core
 from rpl_agent.core.solver.graph import ANY_ROW, usable_rows
 from rpl_agent.core.solver.problem import Problem
@@ -75,15 +75,16 @@ def settled_rows(proof: AffineProof, expansion: ValueExpansion, best: AffineBoun
 def _beaten(problem: Problem, best: AffineBound, mine: AffineBound, rows: np.ndarray) -> np.ndarray:
     """(n,) of some rows: whether r + γ p·U(s') is below L(s) for every parameter of the frame (minimising: above)."""
     pmdp, chances = problem.pmdp, chances_of(problem, best.frame)
-    asked = rows if 2 * len(rows) < pmdp.num_rows else np.arange(pmdp.num_rows)  # to copy most rows takes longer
     # the states' own functions are those behind the successors': a row looks them up there
     u = np.concatenate([best.moved, mine.moved])
     g = np.concatenate([best.gradient, mine.gradient])
-    behind, out = (pmdp.row_state[asked] + pmdp.num_states).astype(np.int32), np.empty(len(asked))
-    chances = of_rows(chances, rows) if asked is rows else chances
-    reward, gamma, side = problem.reward[asked], problem.gamma, best.side.value
-    core.row_residuals(len(asked), behind, chances, reward, gamma, side, u, g, None, out)
-    out = out if asked is rows else out[rows]
+    behind = cached_on(pmdp, "states behind", lambda pmdp: (pmdp.row_state + pmdp.num_states).astype(np.int32))
+    reward, is_few = problem.reward, 2 * len(rows) < pmdp.num_rows  # to copy most rows takes longer
+    if is_few:
+        behind, chances, reward = behind[rows], of_rows(chances, rows), reward[rows]
+    out = np.empty(len(behind))
+    core.row_residuals(len(out), behind, chances, reward, problem.gamma, best.side.value, u, g, None, out)
+    out = out if is_few else out[rows]
     return np.asarray(out < 0.0)
 
 
