@@ -134,3 +134,11 @@ def read_document(source: str | Path, kind: type[Stored], format: str, name: str
         article = "an" if name[0] in "aeiou" else "a"
         raise DataError(f"not {article} {name}: format is {data.get('format')!r}, expected {format!r}")
     return read(data, kind, f"the {name}")
+
+
+def write_document(data: dict[str, Any], path: str | Path | None) -> str:
+    """The JSON text of what `read_document` reads, also in a file if there is a path."""
+    text = json.dumps(data, allow_nan=False)
+    if path is not None:
+        Path(path).write_text(text)
+    return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rpl_agent.core.model import Limit, Objective, Policy, Sense
-from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read_document
+from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read_document, write_document
 from rpl_agent.guarantee.untied.fixed import Visited
 from rpl_agent.guarantee.untied.plays import PlayedBound
 
@@ -211,10 +210,8 @@ class Certificate:
         return {"format": FORMAT, **jsonable(self), "gap": jsonable(self.gap), "guarantee": jsonable(self.guarantee)}
 
     def to_json(self, path: str | Path | None = None) -> str:
-        text = json.dumps(self.to_dict(), allow_nan=False)
-        if path is not None:
-            Path(path).write_text(text)
-        return text
+        """The JSON text, also written to a file if there is a path."""
+        return write_document(self.to_dict(), path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> Certificate:

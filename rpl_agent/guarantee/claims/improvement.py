@@ -16,7 +16,6 @@ region or, where data are few, over pieces of it.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
-from rpl_agent.core.schema import jsonable, read_document
+from rpl_agent.core.schema import jsonable, read_document, write_document
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.candidates import candidates, same_policy
@@ -163,8 +162,9 @@ class Improvement:
         """JSON-able; infinities as the strings "inf" and "-inf"."""
         return {"format": FORMAT, **jsonable(self), "improves": self.improves, "sentence": self.sentence}
 
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), allow_nan=False)
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The JSON text, also written to a file if there is a path."""
+        return write_document(self.to_dict(), path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> Improvement:

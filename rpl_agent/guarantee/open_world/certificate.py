@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rpl_agent.core.coupled.regret import difference_above
-from rpl_agent.core.schema import Share, Whole, jsonable, read_document
+from rpl_agent.core.schema import Share, Whole, jsonable, read_document, write_document
 from rpl_agent.guarantee.certificate import versions
 
 FORMAT = "rpl-open-certificate/1"
@@ -98,10 +97,8 @@ class OpenCertificate:
         return {"format": FORMAT, **jsonable(self), **jsonable(more)}
 
     def to_json(self, path: str | Path | None = None) -> str:
-        text = json.dumps(self.to_dict(), allow_nan=False)
-        if path is not None:
-            Path(path).write_text(text)
-        return text
+        """The JSON text, also written to a file if there is a path."""
+        return write_document(self.to_dict(), path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> OpenCertificate:
