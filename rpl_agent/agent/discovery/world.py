@@ -51,7 +51,7 @@ class OpenWorld:
         return name_of(self.env)
 
     def state(self, observation: Any, where: Callable[[], str]) -> Hashable:
-        """The state that an observation is."""
+        """The state of an observation."""
         try:
             value = observation if self.state_of is None else self.state_of(observation)
             if type(value) is not int:

@@ -100,7 +100,7 @@ class PlayJudge:
         self._is_judging = False
 
     def add(self, record: JudgedPlays, done: SampledBatch) -> None:
-        """Count the plays of a batch; one that was given up counts as the worst: which are may depend on them."""
+        """Count the plays of a batch. One that was given up counts as the worst: giving up may depend on it."""
         if not self._is_judging or self._worth is None:
             return
         worth = self._worth.between(done)[1 if self._upward else 0]

@@ -199,7 +199,7 @@ def play_episodes(
 
 
 def _stepped(env: Any, action: Any, where: Callable[[], str]) -> Any:
-    """What the environment answers to a policy's action; if it is none of its actions, that is the error."""
+    """The environment's answer to a policy's action; an action that it does not have is named in the error."""
     try:
         if action is not None:
             return env.step(action)

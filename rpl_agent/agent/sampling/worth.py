@@ -1,4 +1,4 @@
-"""`PathWorth`: what whole paths, each worth a number in a known range, say of the mean value of a policy."""
+"""`PathWorth`: bounds on a policy's mean value from whole paths, each of which has a value in a known range."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PathWorth:
         return np.clip(least, self.low, self.high), np.clip(most, self.low, self.high)
 
     def bounds(self, paths: SampledBatch, delta: float, reward_error: float, width: float | None = None) -> Bounds:
-        """Of the mean; ``width`` as of `mean_interval`."""
+        """Bounds on the mean; ``width`` as in `mean_interval`."""
         least, most = self.between(paths)
         low = mean_interval(least, self.low, self.high, delta, width)[0]
         high = mean_interval(most, self.low, self.high, delta, width)[1]

@@ -202,7 +202,7 @@ def _write(path: Path, blob: bytes) -> None:
 
 
 def _is_as_written(path: Path) -> bool:
-    """Whether the file still is the checkpoint that this process wrote last: then it need not be unpacked to see."""
+    """Whether the file is still the checkpoint that this process wrote last, so that it need not be unpacked."""
     known = _WRITTEN.get(path.resolve())
     try:
         return known is not None and zlib.crc32(path.read_bytes()) == known

@@ -1,4 +1,4 @@
-"""`Pace`: what is written again and again, rarely enough that a run spends its time on learning."""
+"""`Pace`: spaces out repeated writes, so that a run spends its time on learning."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Pace:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Around the writing: how long it takes."""
+        """Measure how long the writing inside takes."""
         began = time.monotonic()
         try:
             yield

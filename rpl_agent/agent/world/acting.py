@@ -15,7 +15,7 @@ LOOP = "policy = agent.as_policy(); policy.reset() at every env.reset(), and act
 
 
 class Actor(Protocol):
-    """What has a policy and an environment in which it acts."""
+    """Anything with a policy and an environment to act in."""
 
     warned_of_steps: bool  # that a policy depends on the step
 

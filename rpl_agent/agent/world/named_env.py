@@ -33,7 +33,7 @@ KEYWORDS = (
 
 
 def names_code(text: str) -> bool:
-    """Whether this is module:name or file.py:name; a file alone is refused here, which every caller asks first."""
+    """Whether this is module:name or file.py:name. A file alone is refused here: every caller asks this first."""
     if text.endswith(".py"):
         raise ModelError(f"{text}: name what makes the environment: {_choices(Path(text))}")
     return ":" in text and not text.startswith("rpl_envs:") and not text.endswith(":")

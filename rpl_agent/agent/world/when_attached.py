@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def require(thing: Any) -> Any:
-    """The thing, unless it is None because there is no environment."""
+    """Return the value; raise if it is None because no environment is attached."""
     if thing is None:
         raise ModelError("the agent has no environment yet: call learn(env, budget) or set_env(env)")
     return thing

@@ -129,10 +129,10 @@ class BoxBounds:
     ) -> BoxPiece | None:
         """The box with its bound, no worse than that of its parent; None if it is proved to be outside the region.
 
-        A box without an affine bound may keep its parent's, unless ``eager``, because it will be halved. A box within
-        what is allowed beyond the best value so far will hardly be: its axis is its longest; below that value, no
-        point of it is better. After the deadline it keeps its parent's bound, and no point is looked for if one is
-        known (``has_point``).
+        A box without an affine bound may keep its parent's, unless ``eager``, because it will be halved. A box whose
+        bound is within ``allowed`` of the best value so far will hardly be halved, so its axis is simply its longest;
+        one below that value has no better point, so none is searched. After the deadline a box keeps its parent's
+        bound, and no point is searched if one is known (``has_point``).
         """
         cell = self._cell(lower, upper)
         if cell is None:

@@ -105,7 +105,7 @@ def _left(problem: Problem, beaten: np.ndarray, own: np.ndarray, chances: Struct
 
 
 def _without(problem: Problem, beaten: np.ndarray, size: float) -> Problem:
-    """The problem without beaten rows; they are also so bad that they never matter, where all rows are looked at."""
+    """The problem without beaten rows. Code that looks at all rows sees them pay so little that they never matter."""
     sign = -1.0 if problem.objective.sense is Sense.MAX else 1.0
     reward = np.where(beaten, sign * NEVER_TAKEN * (1.0 + size), problem.reward)
     return replace(problem, task=replace(problem.task, reward=reward), dropped=beaten.copy())

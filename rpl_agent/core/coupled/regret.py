@@ -45,7 +45,7 @@ class Regret:
     is_optimal: bool = False  # no policy is better
 
     def at_most(self, other: float) -> Regret:
-        """With another bound that holds too."""
+        """The smaller of this regret and another bound that holds too."""
         return replace(self, most=min(self.most, other))
 
 

@@ -27,7 +27,7 @@ NO_ANSWER = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SweptChain:
-    """(I − γ P) x = b on some states, with `solve` as factors have it."""
+    """(I − γ P) x = b on some states, with the `solve` of a factorisation."""
 
     solved: np.ndarray  # (n,) states, by their distance from where plays end
     indptr: np.ndarray

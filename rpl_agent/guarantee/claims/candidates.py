@@ -1,4 +1,4 @@
-"""Policies that may be better than the one in use. Which of them is one, the bounds decide."""
+"""Policies that may be better than the one in use; bounds decide which of them are."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def forms_chart(domain: Domain, found: Factors) -> ParameterChart:
 
 @cached_fact
 def parameter_chart(pmdp: ParametricMDP) -> ParameterChart:
-    """The coordinates in which the mixtures live.
+    """The coordinates in which probabilities over parameters live.
 
     Affine models whose parameters are not all identifiable: the reduced coordinates x, over the exact
     projection of the domain where that is cheap (one coordinate, or few parameters).

@@ -31,9 +31,9 @@ TANGENTS = 24
 
 
 class Cuts:
-    """All cuts A x ≤ b that a region has to offer: together they may tell more than intervals, or the ball alone.
+    """All cuts A x ≤ b of a region. Together they may be tighter than its intervals, or than its ball alone.
 
-    Those that are used get a number in the proof.
+    Cuts that are used get a number in the proof.
     """
 
     def __init__(self, region: checker.Known, part: dict[str, Any], learned: Learned) -> None:
@@ -49,12 +49,12 @@ class Cuts:
         self.touch(learned.tangents)
 
     def offer(self, *names: Any) -> None:
-        """Have more cuts."""
+        """Add cuts to those on offer."""
         cuts = [self.region.cut(name) for name in names]
         self._add(names, [[float(y) for y in a] for a, _ in cuts], [float(b) for _, b in cuts])
 
     def touch(self, points: np.ndarray) -> None:
-        """Offer tangents of the likelihood at points (n, r) where it has some: in floats until one is used."""
+        """Offer tangents of the likelihood at points (n, r) where it is finite; they stay floats until one is used."""
         joint = self.learned.joint
         assert joint is not None
         points = points[np.isfinite(joint.values(points))]
@@ -73,7 +73,7 @@ class Cuts:
         return None if polytope.is_empty else Rectangular(pmdp, polytope)
 
     def tighten(self) -> None:
-        """Intervals of expressions by all cuts, where those of a block tell more than the data of the expression."""
+        """Tighten the intervals of expressions by all cuts, where a block says more than the expression's own data."""
         program = LinearProgram(self.A, self.b, self.low, self.high)
         for f in self.line.free:
             c, *w = (float(Fraction(y, self.line.den)) for y in self.line.terms[f])
@@ -121,7 +121,7 @@ class Cuts:
         return min(found, key=lambda pair: pair[0])
 
     def duals(self, claim: checker.Claim) -> dict[str, list[Any]]:
-        """Multipliers by "steps to go after it, row", where intervals do not prove the inequality of a row."""
+        """Multipliers for rows that intervals alone do not prove, by "steps to go after it, row"."""
         found: dict[str, list[Any]] = {}
         program = LinearProgram(self.A, self.b, self.low, self.high)
         last = len(claim.U) - 1
@@ -229,7 +229,7 @@ class Foundation:
         return claim.at_start()
 
     def multipliers(self, claims: list[checker.Claim]) -> list[list[Any]]:
-        """Of cuts, for the largest sum of affine functions at the start."""
+        """Multipliers of cuts for the largest sum of affine functions at the start."""
         slopes = []
         for claim in claims:
             _, g = claim.U[-1][claim.model.initial] or (0, [])

@@ -156,7 +156,7 @@ def shown(found: dict[str, Any], scale: np.ndarray, share: float, large: np.ndar
 
 
 def ranks(claim: checker.Claim, spent: dict[int, bool], active: set[int]) -> list[int]:
-    """Ranks along which rows that are not spent lead (every row, of a policy one); 0 where there are none."""
+    """Ranks that some outcome of every row lowers (of a policy: of one it plays), unless the row is spent; else 0."""
     left, rank = set(active), [0] * claim.model.states
     into: dict[int, set[int]] = {}
     for s in active:
@@ -177,7 +177,7 @@ def ranks(claim: checker.Claim, spent: dict[int, bool], active: set[int]) -> lis
 
 
 def prove_claim(claim: checker.Claim, values: dict[str, Any]) -> None:
-    """`Refused` where the claim is not proved; with ranks where plays must be shown to end."""
+    """Prove a claim, with ranks where plays must be shown to end; raises `Refused` if that fails."""
     if claim.objective.horizon is not None or claim.objective.discount < 1:
         claim.bound()
         return

@@ -47,7 +47,7 @@ def prove_open(
 ) -> dict[str, Any]:
     """Prove a certificate's claims from these data: for its δ, and for the policy that was played.
 
-    commands : what the environment takes, by number of the action; only told, as the names of states are.
+    commands : the environment's own actions, by number; only shown, like the names of states.
     If it takes more than ``most`` inequalities, or none are found, the result says so under "refused".
     """
     try:
@@ -74,7 +74,7 @@ def stated_open(certificate: OpenCertificate, proof: dict[str, Any]) -> OpenCert
 
 
 def belongs_open(proof: dict[str, Any], certificate: OpenCertificate) -> list[str]:
-    """What a proof says of other things than the certificate."""
+    """The ways in which a proof is not about this certificate."""
     data, lower, told = proof["data"], proof["lower"], certificate.to_dict()
     pairs = {
         "world": (proof["world"], certificate.model),
@@ -106,7 +106,7 @@ def _listed(data: dict[str, Any], lower: dict[str, Any], known: int) -> list[Any
 
 
 class OpenAttempt:
-    """One attempt."""
+    """One attempt to prove a certificate."""
 
     def __init__(
         self,
@@ -304,7 +304,7 @@ class RowSteps:
             self._settle(s)
 
     def _lower(self, s: int) -> bool:
-        """Bound the rows of a state anew, the largest first, until the largest is as it is; whether its value fell."""
+        """Bound the rows of a state anew, the largest first, until it no longer moves; whether the value fell."""
         own = self._rows[s].tolist()
         while True:
             row = max(own, key=self._bound.__getitem__)

@@ -180,7 +180,7 @@ class _Proof:
 
     # ------------------------------------------------------------------ what everything rests on
     def _foundation(self, claim: str) -> Foundation:
-        """Of the data that a claim is based on."""
+        """The foundation of the data that a claim is based on."""
         counts = self.earlier.get(claim, self.counts)
         if counts.total not in self.foundations:
             content = self.content | {"data": data_content(counts, self.is_graph)}
@@ -276,7 +276,7 @@ class _Proof:
 
     # ------------------------------------------------------------------ comparisons
     def _regret(self) -> None:
-        """By functions for every policy and for this one; the gap of the bounds is a bound too."""
+        """Prove the regret by functions for every policy and for this one; the gap of the bounds is a bound too."""
         computed, base = self.asked.numbers["regret"], self._foundation("regret")
         lower, upper = self.claim["lower"], self.claim["upper"]
         self.claim["regret"], self.parts["regret"] = None, None
@@ -314,7 +314,7 @@ class _Proof:
         return {"functions": [function for _, function in pair], "start": []}, regret
 
     def _gain(self) -> None:
-        """Of the policy over the baseline, at a common parameter or by bounds on both values."""
+        """Prove the gain over the baseline, at a common parameter or by bounds on both values."""
         asked, base = self.asked, self._foundation("gain")
         for side, upper in checker.SIDES:
             name, turn = f"gain {side}", upper == (self.objective.sense is Sense.MAX)
