@@ -927,7 +927,7 @@ class Bets:
         rows = [(float(r), s, moves) for r, s, moves in zip(objective.reward, model.row_state, model.moves)]
         steps = [(r, [(t, chance[f] * objective.factor(s, t) / den) for t, f in moves]) for r, s, moves in rows]
         v = [float(objective.decided.get(s, end)) for s, end in enumerate(objective.final)]
-        sweeps = objective.horizon or max(16, min(1024, 2**22 // sum(map(len, model.moves))))
+        sweeps = objective.horizon or max(16, min(1024, 2**24 // sum(map(len, model.moves))))
         for _ in range(sweeps):
             old = list(v)
             behind = v if objective.horizon is None else old

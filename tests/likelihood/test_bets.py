@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+import rpl_envs
 from rpl_agent import Config, Objective, certify
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
@@ -16,6 +17,7 @@ from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.checker import stake
 from rpl_agent.guarantee.likelihood.bets import slabs as bets
+from rpl_agent.guarantee.likelihood.bets.aim import bet_world
 from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.joint_set import fits
@@ -189,6 +191,20 @@ def test_the_gradient_is_that_of_the_optimum(name, kind):
     for k, unit in enumerate(np.eye(len(theta))):
         low, high = (solve_at(model, theta + s * step * unit, objective, precision=1e-11).middle for s in (-1, 1))
         assert found[k] == pytest.approx((high - low) / (2 * step), rel=0.02, abs=0.02)
+
+
+def test_the_gradient_of_a_large_model_reaches_from_the_start_to_the_end():
+    """69x67 cells, 76 steps apart: with too few sweeps every value is the number of sweeps, and no bet is placed."""
+    world = rpl_envs.benchmark("Glider-69x67")
+    model, theta = world.pmdp, np.array(world.theta)
+    line = joint_coordinates(model)
+    start = model.table.reduction.coordinates(theta)[0]
+    gradient = bet_world(model, world.objective).slope(line, line.chances(start))
+    along = np.ones(len(gradient))
+    jacobian = model.table.reduction.matrix @ monomial_slopes(model.table.monomials, theta)[1:]
+    shift = np.linalg.lstsq(jacobian, along, rcond=None)[0] * 1e-4
+    above, below = (solve_at(model, theta + sign * shift, world.objective).middle for sign in (1.0, -1.0))
+    assert gradient @ along == pytest.approx((above - below) / 2e-4, rel=0.05)
 
 
 def test_stakes_rise_towards_the_end_and_have_a_cap():

@@ -67,7 +67,7 @@ class BetWorld:
         numerator, denominator = objective.discount.as_integer_ratio()
         per_step, late = 2 if pmdp.has_payments else 1, int(pmdp.has_random_start)
         steps = None if objective.horizon is None else late + per_step * objective.horizon
-        self.sweeps = steps or max(16, min(1024, 2**22 // pmdp.num_transitions))
+        self.sweeps = steps or max(16, min(1024, 2**24 // pmdp.num_transitions))
         self.model = core.BetModel(
             states=pmdp.num_states,
             rows=pmdp.num_rows,
