@@ -8,7 +8,7 @@ import pytest
 from rpl_agent.core.coupled import expansion as expansions
 from rpl_agent.core.coupled.bounds import find_bound
 from rpl_agent.core.coupled.expansion import expand, improved, swept_expansion, value_at
-from rpl_agent.core.coupled.swept_chain import SweptChain, swept_chain
+from rpl_agent.core.coupled.gradients.swept_chain import SweptChain, swept_chain
 from rpl_agent.core.model import Nature, Objective, Policy, Sense
 from rpl_agent.core.regions.frame import frame_of
 from rpl_agent.core.relaxations.rectangular import Rectangular

@@ -18,6 +18,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side, excess, row_excess
 from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of
+from rpl_agent.core.coupled.gradients.easing import can_ease, eased
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.native import UNIT_ROUNDOFF, core
 from rpl_agent.core.regions.base import Region, checked_directions
@@ -155,6 +156,8 @@ def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound
 
 #: skip a side if even a bound without slack would gain less than this share of the gap
 WORTHWHILE = 0.02
+#: look for other gradients if the slack of a bound on every policy costs more than this share of the gap
+EASED = 0.02
 #: total transitions that the pieces of a side may have: each piece is three passes over the model
 WORK = 100_000_000
 #: split a side if the slack, or a bound that was not found, costs more than this share of the gap
@@ -223,7 +226,9 @@ def coupled_bounds(
             continue
         found[side] = _noted(proved, proof, expansion, side, every_policy)
         found[side] = _tighter(side, found[side], _in_box(proof, expansion, side, every_policy))
-        so_far = (min if side is Side.UPPER else max)(found[side], limit)
+        if every_policy and side.value * (_tighter(side, found[side], limit) - best) > EASED * gap:
+            found[side] = _tighter(side, found[side], _with_ease(proof, expansion, side))
+        so_far = _tighter(side, found[side], limit)
         if pieces > 1 and np.isfinite(gap) and side.value * so_far - side.value * best > SPLIT * gap:
             found[side] = side.value * worst_of_pieces(
                 region,
@@ -317,6 +322,16 @@ def _in_box(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side:
     found = expansion_of(proof.problem, frame, None if every_policy else policy, policy)
     bound = None if found is None else proved_bound(proof, found, side, every_policy)
     return side.value * np.inf if bound is None else bound.at(proof.region, proof.problem.pmdp.initial_state)
+
+
+def _with_ease(proof: AffineProof, expansion: ValueExpansion, side: Side) -> float:
+    """The bound on every policy with other gradients, infinite if none was found (`gradients.easing`)."""
+    problem, region = proof.problem, proof.region
+    if not isinstance(region, Sliced) or not can_ease(problem, expansion):
+        return side.value * np.inf
+    found = eased(problem, expansion, side, region.A, region.b)
+    bound = None if found is None else proved_bound(proof, found, side, every_policy=True)
+    return side.value * np.inf if bound is None else bound.at(region, problem.pmdp.initial_state)
 
 
 def _of_piece(

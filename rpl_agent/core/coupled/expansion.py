@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from rpl_agent.core.coupled.affine import AffineBound, BoxFrame, Side, chances_of, choice_of, rules_of
-from rpl_agent.core.coupled.swept_chain import SWEPT_STATES, SweptChain, swept_chain
+from rpl_agent.core.coupled.gradients.swept_chain import SWEPT_STATES, SweptChain, swept_chain
 from rpl_agent.core.model import Policy, Sense, best_rows, cached_on, gather, reached
 from rpl_agent.core.native import Struct, core
 from rpl_agent.core.regions.frame import Frame

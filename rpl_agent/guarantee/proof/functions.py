@@ -15,6 +15,8 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import expansion_of, find_bound
+from rpl_agent.core.coupled.expansion import ValueExpansion
+from rpl_agent.core.coupled.gradients.easing import can_ease, eased
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.interval import Intervals
@@ -38,6 +40,7 @@ def candidates(
         found.insert(0, affine(relaxation, base, objective, policy, own, upper))
         if base.region.line.is_product:
             found.append(affine(relaxation, base, objective, policy, own, upper, box_frame(base.region.boxed())))
+            found += [] if own else [affine(relaxation, base, objective, policy, own, upper, is_eased=True)]
     rows = None if base.cuts is None else base.cuts.relaxation(relaxation.pmdp)
     if rows is not None:
         found.append(plain(rows, objective, policy, own, upper))
@@ -113,13 +116,21 @@ def affine(
     own: bool,
     upper: bool,
     box: BoxFrame | None = None,
+    is_eased: bool = False,
 ) -> tuple[float, dict[str, Any]] | None:
-    """Functions that are affine over the ball of the likelihood, or over a box around the region."""
+    """Functions that are affine over the ball of the likelihood, or over a box around the region.
+
+    ``is_eased``: those of `coupled.gradients.easing`, for every policy.
+    """
     frame, cuts = base.frame, base.cuts
     assert frame is not None and cuts is not None
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     side, start = Side.UPPER if upper else Side.LOWER, problem.pmdp.initial_state
     expansion = expansion_of(problem, frame if box is None else box, policy if own else None, policy)
+    if is_eased:
+        if not isinstance(expansion, ValueExpansion) or not can_ease(problem, expansion):
+            return None
+        expansion = eased(problem, expansion, side, cuts.A, cuts.b)
     bound = None if expansion is None else find_bound(problem, expansion, side, not own)
     if bound is None:
         return None
