@@ -106,12 +106,13 @@ class OpenCertificate:
         return read_document(source, cls, FORMAT, "certificate without a model")
 
     def __str__(self) -> str:
+        fixed = "1 policy was" if self.policies == 1 else f"{self.policies:,} policies were"
         return "\n".join(
             [
                 f"{self.objective}  on {self.model}, without a model",
                 f"  with probability ≥ {1 - self.delta:g}: {self.sentence}  (gap {self.gap:.4g})",
                 f"  {self.assumptions}",
-                f"  from {self.samples:,} steps of {self.episodes:,} episodes; {self.policies:,} policies were fixed",
+                f"  from {self.samples:,} steps of {self.episodes:,} episodes; {fixed} fixed",
                 *(
                     ["  proved: `python -m rpl_agent.checker` checks these numbers from the proof"]
                     if self.proved

@@ -54,7 +54,7 @@ def proposed_ties(stored: OpenState) -> Table:
         gap = short(tie.gap, 3) if math.isfinite(tie.gap) else "–"
         lines.append([str(tie.action), f"{len(tie.states):,}", shown, f"e^{tie.log_e_value:.1f}", gap])
     columns = ("action", "states", "where it leads, and how often", "e-value against", "gap with it and those above")
-    return Table("proposed_ties", f"Rows that look alike ({ADVICE})", columns, lines)
+    return Table("proposed_ties", "Rows that look alike", columns, lines, f"{ADVICE[0].upper()}{ADVICE[1:]}.")
 
 
 def unknown_rows(stored: OpenState) -> Table:
