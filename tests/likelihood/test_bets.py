@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -352,3 +353,20 @@ def test_the_error_of_coefficients_grows_with_every_mark():
     off = abs(Fraction(float(wealth.sums[0])) - exact)
     assert off > 100 * Fraction(2) ** -53
     assert off <= Fraction(wealth.error)
+
+
+@pytest.mark.parametrize(
+    ("is_product", "basis", "shares"),
+    [
+        (True, "bets", "BLOCKS_WITH_BETS"),
+        (False, "bets", "WITH_BETS"),
+        (None, "bets", "WITH_BETS"),
+        (True, "windows", "WITHOUT_BETS"),
+        (False, "table", "OF_A_TABLE"),
+    ],
+)
+def test_shares_are_those_of_the_basis(is_product, basis, shares, monkeypatch):
+    line = None if is_product is None else SimpleNamespace(is_product=is_product)
+    monkeypatch.setattr(bets, "joint_coordinates", lambda pmdp: line)
+    monkeypatch.setattr(bets, "basis_of", lambda pmdp, counts, objective: basis)
+    assert bets.shares_of(None, None, None) is getattr(bets, shares)

@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -93,3 +94,45 @@ def test_other_units_and_what_is_refused():
             mean_interval(bad, *bounds, DELTA)
     with pytest.raises(DataError, match="delta"):
         mean_interval(x, 0.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("width", [None, 0.3])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3e6, 2e6), (5e5, 5e5 + 1.0), (-1.0, 7.0)])
+def test_bounds_are_those_of_the_theorem_rounded_outward(low, high, width):
+    """The same stakes with 40 digits: no bound is inside of the exact one, and none is far outside."""
+    rng = np.random.default_rng(11)
+    for n in (1, 2, 7, 30, 200):
+        x = rng.choice([0.0, 0.3, 1.0], n)
+        values = np.clip(low + (high - low) * x, low, high)
+        planned = None if width is None else width * (high - low)
+        found = mean_interval(values, low, high, DELTA, planned)
+        with mpmath.workdps(40):
+            exact = exact_interval(values, low, high, planned)
+            room = [1e-9 * (high - low), 4e-15 * (abs(low) + abs(high))]
+            assert found[0] <= exact[0] <= found[0] + sum(room)
+            assert found[1] - sum(room) <= exact[1] <= found[1]
+
+
+def exact_interval(values: np.ndarray, low: float, high: float, width: float | None) -> tuple[mpmath.mpf, mpmath.mpf]:
+    """The bounds of the stakes that `cumulative_bets` places; what it stakes and around what are floats."""
+    size, level = high - low, np.log(2.0 / DELTA)
+    x = (values - low) / size
+    c = mean.running_mean(x, 0.5)
+    staked = mean.cumulative_bets(x, level, None if width is None else width / size)[0]
+    bets = [mpmath.mpf(float(now)) - mpmath.mpf(float(before)) for before, now in zip([0.0, *staked], staked)]
+    shares = [(mpmath.mpf(v) - mpmath.mpf(low)) / mpmath.mpf(size) for v in values.tolist()]
+    goal = mpmath.log(2 / mpmath.mpf(DELTA))
+    total, paid, gain, loss = (mpmath.mpf(0) for _ in range(4))
+    bottom, top = mpmath.mpf(0), mpmath.mpf(1)
+    for bet, center, share in zip(bets, map(mpmath.mpf, c.tolist()), shares):
+        total, paid = total + bet, paid + bet * center
+        gain, loss = gain + mpmath.log1p(bet * (share - center)), loss + mpmath.log1p(-bet * (share - center))
+        bottom = max(bottom, (paid + gain - goal) / total)
+        top = min(top, (paid - loss + goal) / total)
+    return mpmath.mpf(low) + bottom * size, mpmath.mpf(low) + top * size
+
+
+def test_a_planned_width_is_in_the_units_of_the_values():
+    x = np.array([0.0, 1.0, 1.0, 0.0, 1.0] * 40)
+    low, high = mean_interval(x, 0.0, 1.0, DELTA, 0.2)
+    assert mean_interval(-5 + 20 * x, -5.0, 15.0, DELTA, 4.0) == pytest.approx((-5 + 20 * low, -5 + 20 * high))

@@ -8,6 +8,10 @@ SEARCH = "any numbers are valid here: they only decide how tight a bound is"
 WORDS = "only the words of a message"
 CHECKER = "rpl_agent/guarantee/checker.py"
 SOLVED = "rpl_agent/core/solver/check.py"
+AIMS, MEAN, SLABS = (f"rpl_agent/guarantee/likelihood/bets/{name}.py" for name in ("aim", "mean", "slabs"))
+OWN_AIM = "the checker finds its own payoffs: a slab of others is refused, and any payoffs are valid"
+GENEROUS = "the error of a sum is bounded generously, with this change, too"
+FLOATS = "a slab in floats, where the search begins: the numbers of a proof are the checker's own"
 SHORTCUT = "only a shortcut: what follows comes to the same"
 GUARDED = "2 units of 2^-160, where the enclosure allows for 2^10"
 SCRIPT = "the script, which tests run as a process of its own: what is loaded here never reads it"
@@ -41,6 +45,15 @@ FUNCTIONS: dict[str, str] = {
     f"{CHECKER} MOST_PIECES": LIMIT,
     f"{CHECKER} LONGEST": WORDS,
     f"{CHECKER} shortened": WORDS,
+    f"{AIMS} next_aim": OWN_AIM,
+    f"{AIMS} BetWorld.__init__": OWN_AIM,
+    f"{AIMS} BetWorld.slope": OWN_AIM,
+    f"{MEAN} cumulative_bets": "any stake that is fixed before its number is valid",
+    f"{SLABS} Slabs.tightest": "any two of the slabs hold",
+    f"{SLABS} Wealth": "defaults of a named tuple, which a loaded class keeps: the harness cannot change them",
+    f"{SLABS} Wealth.after": FLOATS,
+    f"{SLABS} slabs": FLOATS,
+    f"{SLABS} MARGIN": "a wider margin is a wider slab, and the checker's lies inside of either",
     f"{SOLVED} _name": WORDS,
     f"{SOLVED} _Claim.side": WORDS,
 }
@@ -153,6 +166,18 @@ NAMES: dict[str, str] = {
     f"{CHECKER} Bets.cuts: 1 → (0) (4)": "the share of the last moment is not used",
     f"{CHECKER} Bets.cuts: 1 → 2 (4)": "the share of the last moment is not used",
     f"{CHECKER} Bets.cuts: hits and u → ((hits) or (u))": "adds logarithms of 1, rounded against the bet",
+    f"{MEAN} mean_interval: 8.0 → (7.0)": GENEROUS,
+    f"{MEAN} mean_interval: 8.0 → 9.0": GENEROUS,
+    f"{MEAN} mean_interval: 8.0 → (7.0) (2)": GENEROUS,
+    f"{MEAN} mean_interval: 8.0 → 9.0 (2)": GENEROUS,
+    f"{MEAN} mean_interval: n + 1.0 → (n - 1.0)": GENEROUS,
+    f"{MEAN} mean_interval: n + 1.0 → (n)": GENEROUS,
+    f"{MEAN} mean_interval: 1.0 → (0.0)": GENEROUS,
+    f"{MEAN} mean_interval: 1.0 → 2.0": GENEROUS,
+    f"{MEAN} mean_interval: 0.0 → (-1.0)": "cut at the range in any case",
+    f"{MEAN} mean_interval: 1.0 → 2.0 (2)": "cut at the range in any case",
+    f"{MEAN} mean_interval: 0.0 → (-1.0) (2)": "cut at the range in any case",
+    f"{MEAN} mean_interval: 1.0 → 2.0 (3)": "cut at the range in any case",
     f"{SOLVED} Witness.of: mass > TOLERANCE → (mass >= TOLERANCE)": "any mass that is moved is charged",
     f"{SOLVED} _shape: 0 → (-1)": SHORTCUT,
     f"{SOLVED} _shape: 1 → 2 (4)": SHORTCUT,
