@@ -36,10 +36,14 @@ class Registry(Generic[Kind]):
         self._looked = False
 
     def register(self, kind: Kind) -> None:
-        """Add an object under its name; ModelError if the name is taken."""
+        """Add an object under its name; ModelError if the name is taken.
+
+        A class that was defined anew replaces itself: the file of an environment is run whenever one is made, and a
+        cell of a notebook again and again.
+        """
         if not isinstance(getattr(kind, "name", None), str) or isinstance(kind, type):
             raise ModelError(f"{kind!r} is not a {self.what}: pass an object with a name, not a class")
-        if kind.name in self._known:
+        if kind.name in self._known and not _is_redefined(type(kind), type(self._known[kind.name])):
             raise ModelError(f"the {self.what} {kind.name!r} exists already")
         self._known[kind.name] = kind
 
@@ -89,3 +93,8 @@ class Registry(Generic[Kind]):
             if point.name not in self._known:
                 found = point.load()
                 self.register(found() if isinstance(found, type) or not hasattr(found, "name") else found)
+
+
+def _is_redefined(new: type, old: type) -> bool:
+    """Whether a class is another one defined once more."""
+    return new is not old and (new.__module__, new.__qualname__) == (old.__module__, old.__qualname__)

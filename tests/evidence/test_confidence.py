@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent import Config, Counts, Objective, ParametricMDP, build, certify
+from rpl_agent.agent.world.named_env import load_named
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence import ledger
 from rpl_agent.core.evidence.intervals import untied_intervals as untied
@@ -138,6 +139,23 @@ def test_a_new_set_gets_every_relaxation(monkeypatch):
     assert own.seen == Ledger.of(0.1).take("main")
     with pytest.raises(ModelError, match="already"):
         confidence.register(own)
+
+
+def test_a_file_that_registers_a_set_may_be_run_again(monkeypatch, tmp_path):
+    """`rpl train my_env.py:make` makes the environment more than once; the set of another class keeps its name."""
+    monkeypatch.setattr(confidence, "_registry", confidence._registry.copy())
+    path = tmp_path / "registers_a_set.py"
+    path.write_text(
+        "from rpl_agent.guarantee.confidence import IntervalSet, register\n"
+        "class Mine(IntervalSet): ...\n"
+        "register(Mine('mine'))\n"
+        "def make(): return 1\n"
+    )
+    for _ in range(2):
+        assert load_named(f"{path}:make")() == 1
+    assert type(confidence.confidence_set("mine")).__name__ == "Mine"
+    with pytest.raises(ModelError, match="already"):
+        confidence.register(confidence.IntervalSet("mine"))
 
 
 def test_an_unknown_set_is_named():
