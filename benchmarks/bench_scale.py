@@ -1,6 +1,7 @@
 """Size: what a cyclic model of growing size costs per million transitions: building, memory, solves by precision.
 
-A carrier on the floor of a depot with two unknowns; for precision and gap a drone in a cube (`cyclic_models`).
+A carrier on the floor of a depot with two unknowns; for precision and gap a drone in a cube, and a pursuit where plays
+are long (`cyclic_models`).
 ``--only`` selects a part: build, memory, precision, growth or gap. Memory is that of a process of its own, beyond what
 it has after its imports (Linux).
 """
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_cyclic import timed
-from benchmarks.cyclic_models import DEPOT_TEXT, HOME, STEPS, depot_actions, drone
+from benchmarks.cyclic_models import CHASE, DEPOT_TEXT, HOME, STEPS, depot_actions, drone, pursuit
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Nature, Objective, ParametricMDP
 from rpl_agent.core.model.building.builder import build
@@ -158,14 +159,17 @@ def precision(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
     found = []
     pmdp, chances, objective = cube(sizes)
     known, uncertain = Point(pmdp.instantiate(np.zeros(0))), around(pmdp, chances, 0.02)
-    for name, relaxation, nature in (
-        ("known", known, Nature.COOPERATIVE),
-        ("robust", uncertain, Nature.ADVERSARIAL),
-        ("optimistic", uncertain, Nature.COOPERATIVE),
+    case = pursuit(2 + (len(sizes) > 1))
+    chase, steps = prism.loads(case.text, case.constants).objective(CHASE[2])
+    for name, relaxation, asked, nature in (
+        ("pursuit, known", Point(chase.instantiate(np.zeros(0))), steps, Nature.COOPERATIVE),
+        ("drone, known", known, objective, Nature.COOPERATIVE),
+        ("drone, robust", uncertain, objective, Nature.ADVERSARIAL),
+        ("drone, optimistic", uncertain, objective, Nature.COOPERATIVE),
     ):
-        row: Row = {"precision": name, "transitions": pmdp.num_transitions}
+        row: Row = {"precision": name, "transitions": relaxation.pmdp.num_transitions}
         for width in PRECISIONS:
-            seconds, solution = timed(_cold(relaxation, objective, nature, width))
+            seconds, solution = timed(_cold(relaxation, asked, nature, width))
             row |= {f"CPU s at {width:.0e}": seconds, f"width at {width:.0e}": solution.gap}
         found.append(row)
     return found

@@ -11,11 +11,13 @@
 
 #include "known.h"
 
-/* How often the width is adjusted; by how much where bounds fail, and at most where mended ones are too wide: either may
- * be due to a strategy that pays for larger margins only. */
+/* How often the width is adjusted; at most by how much where mended bounds are too wide, and by how much where bounds fail:
+ * either may be due to a strategy that pays for larger margins only. Above CHEAP, digits take fewer sweeps than mending. */
 #define ROUNDS 12
-#define NARROWER 0.25
 #define MOST_EXCESS 8.0
+#define NARROWER 0.25
+#define MUCH_NARROWER 0.03125
+#define CHEAP 1e-4
 /* Parts of at most so many states take no time: their bounds are brought at least this close. */
 #define FEW_STATES 100
 #define CLOSE 1e-11
@@ -176,7 +178,7 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
             return false;
         if (margin >= 4.0 * k->change) {
             const bool found = both_bounds(k, margin, apart, mend, kept);
-            const double excess = found ? excess_of(k, width, apart) : 1.0 / NARROWER;
+            const double excess = found ? excess_of(k, width, apart) : INFINITY;
             if (excess <= 1.0) {
                 for (int64_t i = 0; i < k->n && k->play->agent != FIXED_AGENT; i++)
                     k->rows[k->order[i]] = k->chosen[i];
@@ -184,8 +186,8 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
             }
             if (!found && mend)
                 return false;
-            mend |= !found;
-            width /= smaller(excess, MOST_EXCESS);
+            mend |= !found && width <= CHEAP;
+            width *= found ? 1.0 / smaller(excess, MOST_EXCESS) : width > CHEAP ? MUCH_NARROWER : NARROWER;
             margin = widest(k, width);
         }
         tolerance = smaller(0.125 * margin, 0.25 * tolerance);

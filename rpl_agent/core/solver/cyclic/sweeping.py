@@ -27,9 +27,11 @@ INNER, LEFT = 24, 0.1
 PATIENCE, MOST_FULL_SWEEPS = 4, 200
 #: the same where an exact solution is cheap and given preference
 LITTLE_PATIENCE = 2
-#: how often the width is adjusted; by how much where bounds fail, and at most where mended ones are too wide: either
-#: may be due to a strategy that pays for larger margins only
-ROUNDS, NARROWER, MOST_EXCESS = 12, 0.25, 8.0
+#: how often the width is adjusted; at most by how much where mended bounds are too wide, and by how much where bounds
+#: fail: either may be due to a strategy that pays for larger margins only
+ROUNDS, MOST_EXCESS, NARROWER, MUCH_NARROWER = 12, 8.0, 0.25, 1 / 32
+#: widths above which the next digits take fewer sweeps than mending
+CHEAP = 1e-4
 #: parts with fronts up to this (see `Local.front`) are factorised as fast as a few hundred sweeps are made
 NARROW = 120
 #: margins below this, relative to the values, are not far enough from rounding
@@ -237,15 +239,16 @@ def swept_bounds(
             return None
         if margin >= 4.0 * found.change:
             bounds = _both(problem, sides, (exit_low, exit_high), apart, margin, mend)
-            if bounds is None and mend:
+            if bounds is not None:
+                excess = _excess(*bounds, local.n, width, apart)
+                if excess <= 1.0:
+                    return Swept(*bounds, sides[int(problem.proper_max)].found.rows, found.sweeps)
+                width /= min(excess, MOST_EXCESS)
+            elif mend:
                 return None
-            excess = 1.0 / NARROWER if bounds is None else _excess(*bounds, local.n, width, apart)
-            if bounds is not None and excess <= 1.0:
-                return Swept(*bounds, sides[int(problem.proper_max)].found.rows, found.sweeps)
-            mend |= bounds is None
-            narrower = 1.0 / min(excess, MOST_EXCESS)
-            width *= narrower
-            margin *= narrower
+            else:
+                mend, width = width <= CHEAP, width * (MUCH_NARROWER if width > CHEAP else NARROWER)
+            margin = min(_widest(side, width) for side in sides)
         tolerance = min(0.125 * margin, 0.25 * tolerance)
     return None
 
