@@ -28,7 +28,7 @@ OPTIONS = {
     "fuzz": ("minutes", "problems", "jobs", "first", "polynomial", "proofs", "regrets"), "faults": ("only",),
     "tightness": ("jobs",), "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"), "solver": ("only",),
     "paths": ("only",), "cyclic": ("only", "folder"), "no_model": ("only",),
-    "scale": ("only",),
+    "scale": ("only",), "improvement": ("only",),
 }  # fmt: skip
 
 

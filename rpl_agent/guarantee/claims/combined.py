@@ -209,7 +209,10 @@ class CombinedModel:
 
 def _task(pmdp: ParametricMDP, objective: Objective) -> Task:
     if objective.horizon is not None:
-        raise ModelError(f"{objective.describe()} has a horizon: limits and curves are for plays without one")
+        raise ModelError(
+            f"{objective.describe()} has a horizon: limits and curves are for plays without one (returns that can fall "
+            "take the environment's time limit: make it without one, or minimise a cost until a label)"
+        )
     return objective.resolve(pmdp)
 
 
