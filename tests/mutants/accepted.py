@@ -166,6 +166,13 @@ NAMES: dict[str, str] = {
     f"{CHECKER} Bets.cuts: 1 → (0) (4)": "the share of the last moment is not used",
     f"{CHECKER} Bets.cuts: 1 → 2 (4)": "the share of the last moment is not used",
     f"{CHECKER} Bets.cuts: hits and u → ((hits) or (u))": "adds logarithms of 1, rounded against the bet",
+    f"{SLABS} _level: 1 → (0)": FLOATS,
+    f"{SLABS} _next: placed is not None and last is not None → ((placed is not None) or (last is not None))": (
+        "there are both or none"
+    ),
+    f"{SLABS} _since: last.trials is not None and now.trials is not None → "
+    "((last.trials is not None) or (now.trials is not None))": "there are both or none",
+    f"{MEAN} mean_interval: abs(low) + abs(high) → (abs(low))": "the room of the sums, a share of the range, covers it",
     f"{MEAN} mean_interval: 8.0 → (7.0)": GENEROUS,
     f"{MEAN} mean_interval: 8.0 → 9.0": GENEROUS,
     f"{MEAN} mean_interval: 8.0 → (7.0) (2)": GENEROUS,
