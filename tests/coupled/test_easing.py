@@ -66,6 +66,17 @@ def test_the_half_space_that_cuts_off_most(expanded):
     assert (a @ slope) > 0.0 and most < 0.9 * np.linalg.norm(slope)
 
 
+def test_half_spaces_that_cut_nothing_off(expanded):
+    """Bets without payoffs have a row of zeros."""
+    problem, region, expansion = expanded
+    far = np.zeros((2, region.dimension)), np.array([1.0, 2.0])
+    slope = expansion.gradient[problem.pmdp.initial_state]
+    most, (a, b) = easing._cut_off(expansion.frame, *far, slope)
+    assert most == pytest.approx(np.linalg.norm(slope)) and not a.any() and b == 0.0
+    found = easing.eased(problem, expansion, Side.UPPER, *far)
+    assert np.isfinite(found.gradient).all()
+
+
 def test_gradients_between_those_of_actions_give_a_tighter_bound(expanded):
     problem, region, expansion = expanded
     start, proof = problem.pmdp.initial_state, AffineProof(problem, region)

@@ -42,6 +42,7 @@ def can_ease(problem: Problem, expansion: ValueExpansion) -> bool:
     return small and expansion.order is None and isinstance(expansion.frame, Frame) and problem.dropped is None
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not used
 def eased(
     problem: Problem, expansion: ValueExpansion, side: Side, A: np.ndarray, b: np.ndarray
 ) -> ValueExpansion | None:
@@ -71,15 +72,21 @@ def eased(
 
 
 def _cut_off(frame: Frame, A: np.ndarray, b: np.ndarray, slope: np.ndarray) -> tuple[float, tuple[np.ndarray, float]]:
-    """(max slope·y over the ball and one half space, its (a (r,), b)): that with the least maximum."""
+    """(max slope·y over the ball and one half space, its (a (r,), b)): that with the least maximum.
+
+    a has length 1, or is 0 where no half space cuts anything off.
+    """
     normals, room = A @ (frame.radius * frame.factor), b - A @ frame.center
-    size, length = float(np.linalg.norm(slope)), np.maximum(np.linalg.norm(normals, axis=1), 1e-300)
-    along, end = normals @ slope / length, room / length
-    cuts = (np.abs(end) < 1.0) & (along > end * size)
-    across = np.sqrt(np.maximum(size**2 - along**2, 0.0) * np.maximum(1.0 - end**2, 0.0))
-    most = np.where(cuts, end * along + across, size)
+    size, length = float(np.linalg.norm(slope)), np.linalg.norm(normals, axis=1)
+    kept = np.flatnonzero((length > 0.0) & (np.abs(room) < length))
+    normals, end = normals[kept] / length[kept, None], room[kept] / length[kept]
+    along = normals @ slope
+    across = np.sqrt(np.maximum(size**2 - along**2, 0.0) * (1.0 - end**2))
+    most = np.where(along > end * size, end * along + across, size)
+    if not (most < size).any():
+        return size, (np.zeros(len(slope)), 0.0)
     best = int(np.argmin(most))
-    return float(most[best]), (normals[best], float(room[best]))
+    return float(most[best]), (normals[best], float(end[best]))
 
 
 class _Search:
@@ -113,8 +120,8 @@ class _Search:
         self.values = sign * expansion.values[self.open]
 
     def start(self) -> np.ndarray:
-        a, gradient = self.slab[0], self.expansion.gradient[self.open]
-        multiplier = max(float(a @ gradient[self.initial]) * self.sign, 0.0) / float(a @ a)
+        gradient = self.expansion.gradient[self.open]
+        multiplier = max(float(self.slab[0] @ gradient[self.initial]) * self.sign, 0.0)
         return np.concatenate([[multiplier], gradient.ravel()])
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
