@@ -380,19 +380,23 @@ class Statement:
             return self.overall[0]
         number = whole(part["policy_number"], 1, "the number of the policy")
         share = POLICIES * self.delta / (number * (number + 1))
-        rest = self._rest(part, REST * share)
-        numbers, played = list[tuple[int, int]](), 0
-        for earned, steps, cut, count in part["plays"]:
-            worth = -down(from_file(earned))
-            if whole(cut, END, "the state of a cut") != END:
-                worth += self._after(whole(steps, 0, "the steps of a play"), cut, rest)
-            numbers.append((worth, whole(count, 1, "a number of plays")))
-            played += count
+        numbers = self._plays(part["plays"], self._rest(part, REST * share))
+        played = sum(count for _, count in numbers)
         need(played <= self.data.episodes, "more plays of the policy than episodes")
         claimed, floor = up(from_file(part["start"])), self.overall[0]
         fits = bool(numbers) and Bet().shows(numbers, -claimed, -floor, PLAYS * share)
         need(fits or claimed <= floor, f"the bound {part['start']!r} of the policy does not follow from its plays")
         return claimed
+
+    def _plays(self, plays: list[Any], rest: list[list[int]] | None) -> list[tuple[int, int]]:
+        """(minus what was earned and is left, rounded up; how often)."""
+        numbers = list[tuple[int, int]]()
+        for earned, steps, cut, count in plays:
+            worth = -down(from_file(earned))
+            if whole(cut, END, "the state of a cut") != END:
+                worth += self._after(whole(steps, 0, "the steps of a play"), cut, rest)
+            numbers.append((worth, whole(count, 1, "a number of plays")))
+        return numbers
 
     def _after(self, steps: int, state: int, rest: list[list[int]] | None) -> int:
         """−γ^T Lo(s) rounded up, for a play that was cut in state s after T steps."""

@@ -7,6 +7,7 @@ from tests.mutants.changes import Mutant
 SEARCH = "any numbers are valid here: they only decide how tight a bound is"
 WORDS = "only the words of a message"
 CHECKER = "rpl_agent/guarantee/checker.py"
+OPEN = "rpl_agent/guarantee/open_checker.py"
 SOLVED = "rpl_agent/core/solver/check.py"
 AIMS, MEAN, SLABS = (f"rpl_agent/guarantee/likelihood/bets/{name}.py" for name in ("aim", "mean", "slabs"))
 OWN_AIM = "the checker finds its own payoffs: a slab of others is refused, and any payoffs are valid"
@@ -16,6 +17,11 @@ SHORTCUT = "only a shortcut: what follows comes to the same"
 GUARDED = "2 units of 2^-160, where the enclosure allows for 2^10"
 SCRIPT = "the script, which tests run as a process of its own: what is loaded here never reads it"
 SAME = "a shift by 0 either way"
+LIMIT = "a limit of the work: no bound depends on it"
+USED = "the number that is shown is the one that is used, however it is rounded"
+LENGTHS = "all states have as many rows, with any number of steps to go"
+ONE_LIST = "without a horizon there is one list of values"
+SIDES = "it is 1 or −1"
 LIMIT = "far above what proofs need: it protects the reader's time, whatever its last digit is"
 CONVERGES = "the argument of the series stays within 1/3, where its error is bounded"
 CONSTANT = (
@@ -185,6 +191,64 @@ NAMES: dict[str, str] = {
     f"{MEAN} mean_interval: 1.0 → 2.0 (2)": "cut at the range in any case",
     f"{MEAN} mean_interval: 0.0 → (-1.0) (2)": "cut at the range in any case",
     f"{MEAN} mean_interval: 1.0 → 2.0 (3)": "cut at the range in any case",
+    f"{OPEN} times: extra > 0 → (extra >= 0)": SAME,
+    f"{OPEN} times: 0 → (-1) (3)": SAME,
+    f"{OPEN} times: 0 → 1 (3)": "a product may have one bit more",
+    f"{OPEN} Bet.__init__: 5 → (4)": SEARCH,
+    f"{OPEN} Bet.__init__: 5 → 6": SEARCH,
+    f"{OPEN} Bet.shows: 0 → 1 (2)": "refuses a number that is 2^-128 below the ceiling",
+    f"{OPEN} Bet.shows: k - self.first → (k + self.first)": SEARCH,
+    f"{OPEN} Bet.shows: k - self.first → (k)": SEARCH,
+    f"{OPEN} Bet.shows: 1 → 2 (3)": "wealth is cut where no share needs more",
+    f"{OPEN} Bet.shows: 16 → (15)": "wealth is cut where no share needs more",
+    f"{OPEN} Bet.shows: 16 → 17": "wealth is cut where no share needs more",
+    f"{OPEN} Bet.shows: shift >= 0 → (shift > 0)": SAME,
+    f"{OPEN} Bet.shows: 0 → (-1) (5)": "a shift by a negative number ends the check",
+    f"{OPEN} Bet.shows: 0 → 1 (5)": SAME,
+    f"{OPEN} Bet.shows: 1 → 2 (4)": "nothing is left of 96 bits",
+    f"{OPEN} Bet.shows: 16 → (15) (2)": "nothing is left of 96 bits",
+    f"{OPEN} Bet.shows: 16 → 17 (2)": "nothing is left of 96 bits",
+    f"{OPEN} Assumed.__init__: self.layers * max(states, 1) <= MOST_TESTS → "
+    "(self.layers * max(states, 1) < MOST_TESTS)": LIMIT,
+    f"{OPEN} Assumed.__init__: max → min": LIMIT,
+    f"{OPEN} Assumed.__init__: 1 → (0) (4)": LIMIT,
+    f"{OPEN} Assumed.__init__: 1 → 2 (4)": LIMIT,
+    f"{OPEN} Assumed._sums: 0 → (-1)": "rewards bound nothing there, and are not asked for",
+    f"{OPEN} Assumed._sums: 0 → 1": "rewards bound nothing there, and are not asked for",
+    f"{OPEN} Assumed._sums: len(found) < self.layers → (len(found) <= self.layers)": "the last is not read",
+    f"{OPEN} Assumed.range_of: low >= 0 → (low > 0)": "0 times a weight is 0",
+    f"{OPEN} Assumed.range_of: high <= 0 → (high < 0)": "0 times a weight is 0",
+    f"{OPEN} Data.__init__: self.states * self.actions <= MOST_TESTS → "
+    "(self.states * self.actions < MOST_TESTS)": LIMIT,
+    f"{OPEN} Values.__init__: 0 → (-1)": LENGTHS,
+    f"{OPEN} Values.__init__: 0 → (-1) (2)": LENGTHS,
+    f"{OPEN} Values.__init__: 1 → (0)": "there is an action",
+    f"{OPEN} Values.__init__: 0 → (-1) (3)": LENGTHS,
+    f"{OPEN} Values.__init__: len(rows[0]) * assumed.layers <= MOST_TESTS → "
+    "(len(rows[0]) * assumed.layers < MOST_TESTS)": LIMIT,
+    f"{OPEN} Values.__init__: 0 → (-1) (4)": LENGTHS,
+    f"{OPEN} Values.ceilings: self.turned > 0 → (self.turned >= 0)": SIDES,
+    f"{OPEN} Values.ceilings: 0 → (-1)": SIDES,
+    f"{OPEN} Values.ceilings: 0 → (-1) (3)": LENGTHS,
+    f"{OPEN} Values.ceilings: 0 → (-1) (4)": LENGTHS,
+    f"{OPEN} Values.holds: self.turned < 0 → (self.turned <= 0)": SIDES,
+    f"{OPEN} Values.holds: 0 → 1 (2)": SIDES,
+    f"{OPEN} Values.holds: 0 → (-1) (3)": "there is one outcome",
+    f"{OPEN} Values.cap: self.successors is not None and self.assumed.rewards is not None → "
+    "((self.successors is not None) or (self.assumed.rewards is not None))": "both are there, or the file is refused",
+    f"{OPEN} Values._strange: 0 → (-1)": ONE_LIST,
+    f"{OPEN} Values.layered: 0 → (-1) (2)": LENGTHS,
+    f"{OPEN} Values.layered: down → up": USED,
+    f"{OPEN} Values.settled: len(steps) <= MOST_TESTS → (len(steps) < MOST_TESTS)": LIMIT,
+    f"{OPEN} Values.settled: 0 → (-1)": ONE_LIST,
+    f"{OPEN} Values.settled: 0 → (-1) (2)": ONE_LIST,
+    f"{OPEN} Values.settled: down → up": USED,
+    f"{OPEN} Values.settled: 0 → (-1) (3)": ONE_LIST,
+    f"{OPEN} Values.settled: 0 → 1 (3)": ONE_LIST,
+    f"{OPEN} Values.settled: 0 → (-1) (4)": ONE_LIST,
+    f"{OPEN} Values.proved: work <= MOST_WORK → (work < MOST_WORK)": LIMIT,
+    f"{OPEN} Statement.upper: down → up": USED,
+    f"{OPEN} Statement.lower: up → down": USED,
     f"{SOLVED} Witness.of: mass > TOLERANCE → (mass >= TOLERANCE)": "any mass that is moved is charged",
     f"{SOLVED} _shape: 0 → (-1)": SHORTCUT,
     f"{SOLVED} _shape: 1 → 2 (4)": SHORTCUT,

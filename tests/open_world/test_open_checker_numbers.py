@@ -77,6 +77,8 @@ def test_rows_divide_their_share_by_actions_steps_and_states(horizon, layers):
         ({"returns": None, "rewards": [-1, 3]}, 0, (-2, 6)),  # discount 1/2: a weight of 2
         ({"returns": None, "rewards": [1, 3]}, 0, (1, 6)),
         ({"returns": None, "rewards": [-3, -1]}, 0, (-6, -1)),
+        ({"returns": None, "rewards": [0.5, 3]}, 0, (0.5, 6)),  # one step may be all
+        ({"returns": None, "rewards": [-3, -0.5]}, 0, (-6, -0.5)),
         ({"returns": None, "rewards": [0, 0.5]}, 0, (0, 1)),
         ({"returns": None, "rewards": [-0.5, 0]}, 0, (-1, 0)),
         ({"returns": [-9, 9], "rewards": [-1, 3]}, 0, (-2, 6)),  # the narrower ends of both
@@ -121,6 +123,7 @@ def test_facts_that_bound_nothing_or_make_no_sense_are_refused():
     assert "bound nothing" in refusal(lambda: assumed(returns=None, rewards=[0, 1], discount=1))
     assert "the discount is 0" in refusal(lambda: assumed(discount=0))
     assert "the discount is" in refusal(lambda: assumed(discount=1.0000001))
+    assert assumed(horizon=1).layers == 1 and "the horizon is 0" in refusal(lambda: assumed(horizon=0))
     assert "the horizon is True" in refusal(lambda: assumed(horizon=True))
     assert "wrong order" in refusal(lambda: assumed(rewards=[1, 0.5]))
     assert "exclude each other" in refusal(lambda: assumed(rewards=[4, 5]).range_of(None, 0))
@@ -170,6 +173,7 @@ def test_nothing_is_below_the_ceiling_without_wealth():
     assert not Bet().shows([], ONE - 1, ONE, F(1, 10))
     assert not Bet().shows([(ONE, 10**6)], ONE - 1, ONE, F(1, 2))
     assert Bet().shows([], ONE // 2, ONE, F(1)) and not Bet().shows([], ONE // 2, ONE, F(999, 1000))  # a wealth of 1
+    assert not Bet().shows([], ONE // 2, ONE, F(11 << 64, (11 << 64) + 1))  # and not a hair more
 
 
 def test_products_of_many_factors_are_cut_and_not_lost():
@@ -219,6 +223,24 @@ def test_rewards_are_rounded_against_the_claim():
     assert open_checker.up_times(F(1, 2), 3) == 2 and open_checker.up_times(F(1, 2), 4) == 2
 
 
+TINY = 2.0**-128  # the last bit
+
+
+def test_nothing_follows_an_end_or_the_last_step():
+    facts = {"discount": 1, "returns": None, "rewards": [-1, 1], "deterministic": True}
+    one = assumed(1, **facts, horizon=1)
+    assert values([[(0, 0, 1)]], one).layered([[0.0]]) == [[0]]
+    assert "does not follow" in refusal(values([[(0, 0, 1)]], one).layered, [[-TINY]])
+    two = assumed(1, **facts, horizon=2)
+    assert values([[(0, END, 1)]], two).layered([[0.0], [0.0]]) == [[0], [0]]
+    assert "with 2 steps" in refusal(values([[(0, END, 1)]], two).layered, [[0.0], [-TINY]])
+    assert (
+        values([[]], one, successors=[[5]]).cap(0, [0], 0)
+        == ONE
+        == values([[]], one, successors=[[END]]).cap(0, [0], 0)
+    )
+
+
 @pytest.mark.parametrize("horizon", [None, 3])
 def test_known_successors_cap_a_row_that_was_never_tried(horizon):
     facts = assumed(2, returns=None, rewards=[0, 1], horizon=horizon)
@@ -234,6 +256,8 @@ def test_known_successors_cap_a_row_that_was_never_tried(horizon):
         first = values([[], []], facts, successors=[[7], [0]])
         assert first.cap(0, [0, 0], 0) == ONE and first.cap(0, [0, 0], 1) == 3 * ONE // 2
     row = values([[], []], facts, successors=[[0], [0]])
+    small = assumed(1, returns=[0, 1], rewards=[0, TINY / 8])
+    assert values([[]], small, successors=[[END]]).cap(0, [0], 0) == 1  # rounded up
     assert row.holds(0, 0, 9 * ONE // 8, 2 * ONE, after, layer)
     assert not row.holds(0, 0, 9 * ONE // 8 - 1, 2 * ONE, after, layer)
 
@@ -278,10 +302,17 @@ BASE = {"states": 2, "actions": 2, "starts": [[0, 3], [1, 1]], "outcomes": [[0, 
 def test_data_are_counted_and_nothing_outside_of_them_is_read():
     data = Data(BASE)
     assert (data.episodes, data.steps) == (4, 6)
-    for name, false in {
-        "outcomes": [[4, 0.0, 0, 1]], "starts": [[2, 1]], "states": 2.0, "actions": 0,
-    }.items():  # fmt: skip
-        assert refusal(Data, {**BASE, name: false})
+    for name, false, sentence in (
+        ("outcomes", [[4, 0.0, 0, 1]], "does not exist"),
+        ("starts", [[2, 1]], "a start does not exist"),
+        ("starts", [], "there is no start"),
+        ("starts", [[0, 1], [0, 1]], "one is counted twice"),
+        ("outcomes", [[0, 0.0, 0, 1], [0, 0.0, 0, 1]], "counted twice"),
+        ("states", 2.0, "states is 2.0"),
+        ("states", 0, "states is 0"),
+        ("actions", 0, "actions is 0"),
+    ):
+        assert sentence in refusal(Data, {**BASE, name: false})
     for outcome in (
         [-1, 0.0, 0, 1],
         [0, 0.0, 2, 1],
@@ -308,6 +339,12 @@ def test_facts_are_compared_with_the_data_up_to_rounding():
     large = Data({**BASE, "outcomes": [[0, 1000.0 + 5e-7, 1, 1]]})
     large.respects(assumed(returns=[0, 9999], rewards=[0, 1000]), None)  # a share of the range
     assert "outside" in refusal(large.respects, assumed(returns=[0, 9999], rewards=[0, 999.99]), None)
+    for extra, fits in ((8e-10, True), (1.5e-9, False)):  # one billionth of the range, at least of 1
+        near = Data({**BASE, "outcomes": [[0, 0.25 + extra, 1, 1]]})
+        if fits:
+            near.respects(assumed(rewards=[0, 0.25]), None)
+        else:
+            assert "outside" in refusal(near.respects, assumed(rewards=[0, 0.25]), None)
     data.respects(assumed(), [[1], [], [], []])
     assert "not among the given" in refusal(data.respects, assumed(), [[0], [], [], []])
     assert "row 0 has two outcomes" in refusal(data.respects, assumed(deterministic=True), None)
@@ -340,6 +377,15 @@ def test_the_start_spends_its_own_share():
         else:
             assert "of the start does not follow" in refusal(Statement(proof).upper)
     assert Statement(statement()).upper() == 4 * ONE and Statement(statement()).lower() == 0
+
+
+def test_the_start_has_all_steps_to_go():
+    """One paid step after the other: with two steps to go the start is worth 2, with one only 1."""
+    data = {"states": 1, "actions": 1, "starts": [[0, 5000]], "outcomes": [[0, 1.0, 0, 60]]}
+    facts = {"horizon": 2, "discount": 1, "returns": None, "rewards": [0, 1.5], "data": data}
+    assert Statement(statement(upper={"values": [[1.0], [2.0]], "start": 2.1}, **facts)).upper() == checker.down(F(2.1))
+    short = Statement(statement(upper={"values": [[1.0], [2.0]], "start": 1.9}, **facts))
+    assert "of the start does not follow" in refusal(short.upper)
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -395,6 +441,19 @@ def test_a_cut_play_adds_what_is_left_and_no_more():
     assert "no bounds of what follows" in refusal(steps._after, 1, 0, None)
 
 
+def test_plays_are_numbers_that_are_rounded_against_the_claim():
+    found = Statement(statement(discount=0.5, deterministic=False, returns=[-4, 4]))
+    rest = [[3 * ONE]]
+    plays = [[TINY / 8, 0, END, 1], [-TINY / 8, 0, END, 2], [1.5, 0, 0, 1], [1.5, 1, 0, 7]]
+    assert found._plays(plays, rest) == [(0, 1), (1, 2), (3 * ONE // 2, 1), (0, 7)]
+    for play, sentence in (
+        ([1.0, -1, 0, 1], "the steps of a play is -1"),
+        ([1.0, 1, -2, 1], "the state of a cut is -2"),
+        ([1.0, 1, END, 0], "a number of plays is 0"),
+    ):
+        assert sentence in refusal(found._plays, [play], rest)
+
+
 @pytest.mark.parametrize("discount", [0.3, 0.97, 1.0])
 def test_powers_are_enclosed_from_both_sides(discount):
     for steps in (0, 1, 2, 3, 11, 64):
@@ -413,6 +472,11 @@ def test_policies_and_files_are_complete():
         "[[0.0]]": "plays what does not exist", "[[0], [0]]": "wrong number of steps", "[[]]": "plays what does not",
     }.items():  # fmt: skip
         assert sentence in refusal(Statement(statement(lower={**part, "rules": json.loads(rules)})).lower)
+    pair = {"states": 2, "actions": 1, "starts": [[0, 50]], "outcomes": [[0, 0.5, END, 60]]}
+    for rules in ([[0, 1]], [[1, 0]], [[0, -1]], [[0, None]], [[0]]):
+        assert "plays what does not exist" in refusal(
+            Statement(statement(lower={**part, "rules": rules}, data=pair)).lower
+        )
     two = statement(lower={**part, "rules": [[0], [0, 0]]}, horizon=2)
     assert "plays what does not exist" in refusal(Statement(two).lower)
     for delta in (0, 1, 1.0):
@@ -425,6 +489,8 @@ def test_all_returns_lie_in_the_range_of_the_start():
     assert Statement(statement(**own, overall=[0, 3])).overall == (0, 3 * ONE)
     for overall in ([0, 2.999], [0.001, 3], [1, 2]):
         assert "outside the range of all returns" in refusal(Statement, statement(**own, overall=overall))
+    fine = {**own, "state_returns": [[0, 0]], "overall": [-TINY / 8, TINY / 8]}
+    assert Statement(statement(**fine, deterministic=False)).overall == (-1, 1)  # rounded outward
     both = {**own, "state_returns": [[0, 3], [1, 4]]}
     assert "outside" in refusal(Statement, statement(**both, overall=[0, 3]))
     steps = statement(**{**own, "state_returns": None}, horizon=2)
