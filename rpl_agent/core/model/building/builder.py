@@ -319,9 +319,13 @@ class _Payments:
         self._row: dict[tuple[int, Hashable], list[float | Fraction]] = {}
         self._off = dict.fromkeys(rewards, 0.0)  # the largest rounding error of what a silent state pays
         self._explorer = explorer
-        if not rewards and not any(isinstance(s, Paid) for s in explorer.order):
+        pays_between = any(isinstance(s, Paid) for s in explorer.order)
+        if not rewards and not pays_between:
             return
         shown = [i for i, s in enumerate(explorer.order) if s is not START and not isinstance(s, Paid)]
+        if not pays_between and not any(arrival for _, arrival in self._rewards.values()):
+            self._pay_rows(shown)  # nothing depends on successors: half of the time of large models
+            return
         between = {
             (index, action): self._pay(index, action, successors)
             for index in shown
@@ -339,6 +343,15 @@ class _Payments:
                     passed[number] = passed.get(number, Polynomial({})) + successors[s]
                 successors.clear()
                 successors.update(passed)
+
+    def _pay_rows(self, shown: list[int]) -> None:
+        """Record the rewards of all rows, where none depends on the successor."""
+        for index in shown:
+            state = self._explorer.order[index]
+            for action, _ in self._explorer.rows[index]:
+                self._row[index, action] = [
+                    reward_amount(name, function, state, action) for name, (function, _) in self._rewards.items()
+                ]
 
     def _pay(self, index: int, action: Hashable, successors: dict[int, Polynomial]) -> dict[int, Paid]:
         """Record the least reward of each name; return successor -> the silent state that pays the rest."""
