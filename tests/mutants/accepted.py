@@ -247,6 +247,10 @@ NAMES: dict[str, str] = {
     f"{OPEN} Values.settled: 0 → 1 (3)": ONE_LIST,
     f"{OPEN} Values.settled: 0 → (-1) (4)": ONE_LIST,
     f"{OPEN} Values.proved: work <= MOST_WORK → (work < MOST_WORK)": LIMIT,
+    f'{OPEN} Statement._rest: whole(k, 0, "an outcome") < len(since) → '
+    "(whole(k, 0, 'an outcome') <= len(since))": "an outcome that does not exist ends the check",
+    f"{OPEN} Statement._rest: 0 → (-1) (3)": "another name of the last outcome, which is counted once all the same",
+    f"{OPEN} Statement._rest: 1 → (0)": "a count of 0 adds nothing",
     f"{OPEN} Statement.upper: down → up": USED,
     f"{OPEN} Statement.lower: up → down": USED,
     f"{SOLVED} Witness.of: mass > TOLERANCE → (mass >= TOLERANCE)": "any mass that is moved is charged",
