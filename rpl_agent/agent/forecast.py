@@ -145,8 +145,12 @@ def forecast(
         raise ModelError(f"a plan needs draws ≥ 1, a gap > 0 and episodes ≥ 1, not {draws}, {gap}, {list(episodes)}")
     if gap is not None and regret is not None:
         raise ModelError("plan for a gap or for a regret, one at a time")
-    imagined = _Imagined(pmdp, objective, theta, config, sampler, np.random.default_rng([seed]))
+    guess = (pmdp, objective, theta, config, sampler)
+    imagined = _Imagined(*guess, np.random.default_rng([seed]))
     value = imagined.best.middle
+    # Optimism tries a row until it has seen enough of it. With many unknowns, some of them rarely seen, data must
+    # therefore decide what is tried next: each data set is a run of its own.
+    in_turn = alternates(pmdp) and sampler.policy is None and pmdp.num_parameters <= DENSE_PARAMETERS
     known: dict[int, np.ndarray] = {}  # episodes -> (2, draws) gaps and regrets
 
     def drawn(n: int) -> np.ndarray:
@@ -154,7 +158,8 @@ def forecast(
             found: list[tuple[float, float]] = []
             while not (enough([one for one, _ in found]) if draws is None else len(found) == draws):
                 rng = np.random.default_rng([seed, n, len(found)])
-                certificate = certify(pmdp, imagined.draw(n, rng), objective, config)
+                data = _Imagined(*guess, rng, n).data() if in_turn else imagined.draw(n, rng)
+                certificate = certify(pmdp, data, objective, config)
                 found.append((certificate.gap, certificate.regret))
             known[n] = np.array(found).T
         return known[n]
@@ -236,7 +241,10 @@ def _search(drawn: Any, gap: float, most: int) -> int:
 
 
 class _Imagined:
-    """Simulated runs at a guess: expected visits per row, block by block."""
+    """Simulated runs at a guess: expected visits per row, block by block.
+
+    planned : the episodes of a single run, if the data are to be its own
+    """
 
     def __init__(
         self,
@@ -246,8 +254,10 @@ class _Imagined:
         config: Config,
         sampler: Sampler,
         rng: np.random.Generator,
+        planned: int | None = None,
     ):
         self.pmdp, self.objective, self.sampler, self._rng = pmdp, objective, sampler, rng
+        self._plan = planned  # episodes of a single run, whose data have bets
         self.mdp = pmdp.instantiate(theta)
         self.stop = objective.resolve(pmdp).decided | absorbing_states(pmdp)
         self.best = solve_at(pmdp, self.mdp.theta, objective)
@@ -267,7 +277,6 @@ class _Imagined:
         return int(MOST / (4.0 * max(1.0, self._visits[-1].sum())))
 
     def _extend(self, episodes: int) -> None:
-        rng = self._rng
         while not self._ends or (self._ends[-1] < episodes and self._ends[-1] != MOST):
             done = self._ends[-1] if self._ends else 0
             end = max(FIRST, int(done * GROWTH))
@@ -280,9 +289,38 @@ class _Imagined:
                 visits = self._planned(done)
             self._ends.append(end)
             self._visits.append(visits)
-            if end < MOST:
-                mean = (end - done) * visits
-                self._data.add_batch(self._outcomes(np.floor(mean + rng.random(len(mean))).astype(np.int64), rng))
+            if self._plan is not None:
+                self._live(done, min(end, self._plan), visits)
+            elif end < MOST:
+                self._see((end - done) * visits)
+
+    def _see(self, mean: np.ndarray) -> None:
+        """Add outcomes of so many visits (R,), rounded up or down without bias."""
+        visits = np.floor(mean + self._rng.random(len(mean))).astype(np.int64)
+        self._data.add_batch(self._outcomes(visits, self._rng))
+
+    def _live(self, done: int, end: int, visits: np.ndarray) -> None:
+        """The episodes of a block, in slices between which marks can be taken."""
+        assert self._plan is not None
+        for until in self._slices(self._plan):
+            if done < until <= end:
+                self._see((until - done) * visits)
+                self._data.bet(until / self._plan)
+                done = until
+        if done < end:
+            self._see((end - done) * visits)
+
+    def _slices(self, episodes: int) -> list[int]:
+        """Numbers of episodes at which marks can be taken."""
+        shares = [round(episodes * k / SLICES) for k in range(1, SLICES)]
+        shares += [round(episodes * share) for share in bet_shares(self.pmdp)]
+        return sorted({e for e in [*shares, episodes] if 0 < e <= episodes})
+
+    def data(self) -> Counts:
+        """Those of the run that was planned, in which what is tried depends on what was seen."""
+        assert self._plan is not None
+        self._extend(self._plan)
+        return self._data
 
     def _planned(self, done: int) -> np.ndarray:
         """Visits of the agent's next episodes after this many."""
@@ -311,9 +349,7 @@ class _Imagined:
     def draw(self, episodes: int, rng: np.random.Generator) -> Counts:
         """Data of this many episodes, in slices between which marks can be taken."""
         self._extend(episodes)
-        shares = [round(episodes * k / SLICES) for k in range(1, SLICES)]
-        shares += [round(episodes * share) for share in bet_shares(self.pmdp)]
-        ends = sorted({e for e in [*self._ends, *shares, episodes] if 0 < e <= episodes})
+        ends = sorted({e for e in self._ends if e <= episodes} | set(self._slices(episodes)))
         counts, before = Experience(self.pmdp).counts, np.zeros(self.pmdp.num_rows, dtype=np.int64)
         offset = rng.random(self.pmdp.num_rows)  # rounds expected visits up or down without bias
         for end in ends:
