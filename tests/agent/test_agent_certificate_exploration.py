@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import rpl_envs  # noqa: F401
+from benchmarks.bench_sampler import SAMPLERS, final_gap
 from rpl_agent import RPLAgent
 from rpl_agent.agent.exploration import alternates, block_of, explorations, optimistic_share, register_exploration
 from rpl_agent.agent.exploration.design import Episodes, RowInformation, design, informative_policy
@@ -52,6 +53,12 @@ def test_the_share_of_optimistic_episodes(evenly):
 def test_models_of_many_unknowns_play_optimistically_in_half_of_the_episodes():
     assert alternates(block_model(0, 8)[0])
     assert not alternates(benchmark("Aircraft-20x10").pmdp)
+
+
+def test_with_many_unknowns_it_does_not_lose_to_optimistic_or_uniform_play():
+    """Bridges; `python -m benchmarks sampler` has 28 worlds."""
+    widths = {sampler: final_gap("bridges", sampler, 1_000, 301) for sampler in SAMPLERS}
+    assert widths["certificate"] <= 1.05 * min(widths["optimistic"], widths["uniform"])
 
 
 def test_rates_are_derivatives_of_the_variance():
