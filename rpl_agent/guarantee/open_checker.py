@@ -434,14 +434,16 @@ class Discounts:
         self._ends = down(discount), up(discount)
 
     def enclosed(self, steps: int) -> tuple[int, int]:
-        found = []
-        for end, rounding in zip(self._ends, (0, checker.ONE - 1)):
-            total, base, n = checker.ONE, end, steps
-            while n:
-                total = (total * base + rounding) >> BITS if n & 1 else total
-                base, n = (base * base + rounding) >> BITS, n >> 1
-            found.append(total)
-        return found[0], found[1]
+        return _power(self._ends[0], steps, 1), _power(self._ends[1], steps, -1)
+
+
+def _power(base: int, n: int, side: int) -> int:
+    """The n-th power, rounded down (side 1) or up (−1) after every product."""
+    total = checker.ONE
+    while n:
+        total = side * (side * total * base >> BITS) if n & 1 else total
+        base, n = side * (side * base * base >> BITS), n >> 1
+    return total
 
 
 def check(proof: dict[str, Any]) -> dict[str, Any]:

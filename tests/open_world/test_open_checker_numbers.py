@@ -459,6 +459,8 @@ def test_powers_are_enclosed_from_both_sides(discount):
     for steps in (0, 1, 2, 3, 11, 64):
         low, high = Discounts(F(discount)).enclosed(steps)
         assert low <= F(discount) ** steps * ONE <= high and high - low <= 4 * steps
+    half = Discounts(F(2**127 + 1, 2**128))  # its square is a whole number of 2^-128 and one of 2^-256
+    assert half.enclosed(2) == (2**126 + 1, 2**126 + 2)
     third = Discounts(F(1, 3))  # not a multiple of 2^-128
     for steps in (1, 2, 5):
         low, high = third.enclosed(steps)
