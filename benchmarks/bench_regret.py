@@ -56,8 +56,8 @@ SEEDS, ONE_SEED = (9301, 9302, 9303), 9101
 RUNS = 3
 #: episodes of a run of the agent
 BUDGET = 2_000
-#: of the optimum, in the third table
-SHARE = 0.01
+#: of the optimum, in the third table, and the most episodes there; a look at Taxi's 200 steps takes a second
+SHARE, UNTIL, UNTIL_TAXI = 0.01, 5_000, 300
 #: parameters that the fourth table tries
 TRIED = 500
 #: δ of the fifth table, and its runs: episodes of each world
@@ -212,7 +212,7 @@ class Misses(BaseCallback):
 
     def __init__(self, world: Benchmark, optimum: float) -> None:
         super().__init__()
-        self.world, self.optimum, self.looks, self.missed = world, optimum, 0, False
+        self.world, self.optimum, self.looks, self.missed, self.wrong_regret = world, optimum, 0, False, False
 
     def on_certificate(self, certificate: Certificate) -> bool:
         self.looks += 1
@@ -221,20 +221,22 @@ class Misses(BaseCallback):
         own = self.optimum - regret if maximises else self.optimum + regret
         least, most = (own, self.optimum) if maximises else (self.optimum, own)
         inside = certificate.lower <= least + slack and most <= certificate.upper + slack
-        self.missed |= not inside or regret > (0.0 if certificate.optimal else certificate.regret) + slack
+        self.wrong_regret |= regret > (0.0 if certificate.optimal else certificate.regret) + slack
+        self.missed |= not inside or self.wrong_regret
         return True
 
 
 def coverage(name: str, episodes: int, seeds: range) -> dict[str, Any]:
     """One row of the fifth table."""
     world = benchmark(name)
-    optimum, start, looks, missed = best_value(world), time.process_time(), 0, 0
+    optimum, start, looks, missed, regrets = best_value(world), time.process_time(), 0, 0, 0
     for seed in seeds:
         watching = Misses(world, optimum)
         RPLAgent(seed=seed, delta=ALLOWED).learn(gym.make(f"rpl/{name}-v0"), episodes, callback=watching)
         looks, missed = looks + watching.looks, missed + watching.missed
+        regrets += watching.wrong_regret
     row = {"world": name, "episodes": episodes, "delta": ALLOWED, "runs": len(seeds), "looks": looks, "miss": missed}
-    row |= {"CPU s": time.process_time() - start}
+    row |= {"by the regret": regrets, "CPU s": time.process_time() - start}
     return row | ({"failure": "more runs miss than δ allows"} if missed > ALLOWED * len(seeds) else {})
 
 
@@ -252,7 +254,7 @@ def rows(smoke: bool = False, full: bool = False) -> list[dict[str, Any]]:
     found += [online(name, BUDGET, SEEDS[:2]) for name in SMALL]
     return (
         found
-        + [episodes_until(name, 5_000, ONE_SEED) for name in (*TOYS, *SMALL)]
+        + [episodes_until(name, UNTIL_TAXI if name == "Taxi-v4" else UNTIL, ONE_SEED) for name in (*TOYS, *SMALL)]
         + [near_ties(name, n, ONE_SEED) for name in SMALL if name != "Engagement-50" for n in many]  # which has dozens
         + [coverage(name, episodes, range(334 if full else 30)) for name, episodes in COVERED.items()]
     )
