@@ -26,7 +26,8 @@ import benchmarks
 #: options that only some benchmarks take
 OPTIONS = {
     "fuzz": ("minutes", "problems", "jobs", "first", "polynomial", "proofs", "regrets"), "faults": ("only",),
-    "tightness": ("jobs",), "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"), "solver": ("only",),
+    "tightness": ("jobs", "only", "first"), "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"),
+    "solver": ("only",),
     "paths": ("only",), "cyclic": ("only", "folder"), "no_model": ("only",),
     "scale": ("only",), "improvement": ("only",),
 }  # fmt: skip
@@ -42,7 +43,7 @@ def main() -> None:
         "--problems", type=int, help="how many problems the fuzz solves at least, however long it takes"
     )
     parser.add_argument("--jobs", type=int, help="processes of the fuzz, of tightness and of bets")
-    parser.add_argument("--first", type=int, help="first seed of the fuzz and of bets")
+    parser.add_argument("--first", type=int, help="first seed of the fuzz, of tightness and of bets")
     parser.add_argument("--polynomial", action="store_true", default=None, help="fuzz over polynomial models")
     parser.add_argument("--proofs", action="store_true", default=None, help="fuzz of certificates and their proofs")
     parser.add_argument("--regrets", action="store_true", default=None, help="fuzz of regrets and of what is optimal")

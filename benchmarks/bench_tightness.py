@@ -11,7 +11,8 @@ looks of `rpl_agent`, with one look and the best constant stake, and if every va
 Second table: 10^5 uniform episodes; third: 2·10^4 episodes of the agent. ``windows`` is the joint likelihood alone on
 the same data, ``bets`` the default; means over seeds that were not used for tuning, and the largest.
 ``cost`` is the processor time of a first certificate with bets over that of one without (uniform), and of a second
-one. ``held`` counts seeds whose interval contains the optimum. `--jobs N` runs N processes.
+one. ``held`` counts seeds whose interval contains the optimum. `--jobs N` runs N processes, `--only blocks` one table
+(limit, uniform, online, blocks), `--first N` other seeds.
 
 Fourth table: 7 to 64 unknowns in independent blocks, uniform plays (`block_worlds`), bridges and the random models at
 δ = 0.001, wet chicken at 0.1. ``windows`` is the product of intervals without bets, ``proved`` the gap that the checker
@@ -22,8 +23,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -213,16 +214,29 @@ def _own_strategies(moments: np.ndarray, level: float, paths: int, cell: float =
     return -float(np.maximum(edges[each, first], best[each, first]).mean())
 
 
-def rows(smoke: bool = False, full: bool = False, jobs: int = 1) -> list[Row]:
-    """All four tables."""
-    if smoke:
-        table = _table("uniform", uniform, ("MarsRover-10x10",), 500, SEEDS[:1], 1)
-        table += _table("online", online, ("MarsRover-10x10",), 100, SEEDS[:1], 1)
-        return [*gaussian(500), *table, *blocks(SEEDS[:1], 1, smoke=True)]
-    seeds = SEEDS if full else SEEDS[:3]
-    run = partial(_table, seeds=seeds, jobs=jobs)
-    return [
-        *gaussian(20_000),
-        *run("uniform", uniform, UNIFORM, 100_000), *run("online", online, ONLINE, 20_000),
-        *blocks(seeds, jobs, smoke=False),
-    ]  # fmt: skip
+def rows(
+    smoke: bool = False, full: bool = False, jobs: int = 1, only: str | None = None, first: int = SEEDS[0]
+) -> list[Row]:
+    """All four tables, or ``only`` one of `TABLES`; seeds from ``first`` on."""
+    seeds = tuple(range(first, first + (1 if smoke else len(SEEDS) if full else 3)))
+    found: list[Row] = []
+    for name in TABLES if only is None else (only,):
+        found += TABLES[name](seeds, jobs, smoke)
+    return found
+
+
+def _uniform(seeds: tuple[int, ...], jobs: int, smoke: bool) -> list[Row]:
+    return _table("uniform", uniform, *((UNIFORM[3:4], 500) if smoke else (UNIFORM, 100_000)), seeds, jobs)
+
+
+def _online(seeds: tuple[int, ...], jobs: int, smoke: bool) -> list[Row]:
+    return _table("online", online, *((ONLINE[3:4], 100) if smoke else (ONLINE, 20_000)), seeds, jobs)
+
+
+#: by name, for ``--only``
+TABLES: dict[str, Callable[[tuple[int, ...], int, bool], list[Row]]] = {
+    "limit": lambda seeds, jobs, smoke: gaussian(500 if smoke else 20_000),
+    "uniform": _uniform,
+    "online": _online,
+    "blocks": blocks,
+}
