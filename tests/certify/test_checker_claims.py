@@ -21,6 +21,7 @@ from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.improvement import improve
 from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import belongs, prove, stated
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify, with_proof
@@ -415,3 +416,18 @@ def test_states_that_are_reached():
     after = [[1], [2, 0], [], [0]]
     for start, expected in (([], set()), ([0], {0, 1, 2}), ([2, 2], {2}), ([3], {0, 1, 2, 3})):
         assert checker.reached(list(start), after) == expected
+
+
+@pytest.mark.parametrize("bets", [True, False])
+def test_a_small_model_is_proved_as_tight_as_it_is_certified(bets):
+    """Intervals of expressions by all cuts: without them the proved gap was 1.18 and 1.06 times the certified one."""
+
+    def rows(s):
+        return {"a": {1: "p", 0: "1-p"}, "b": {1: "q", 2: "1-q"}} if s == 0 else {"stay": {3: 1}}
+
+    pmdp = build(0, rows, domain=["p", "q"], rewards={"r": lambda s, a: 1.0 * (s == 1)})
+    objective = Objective.discounted("r", 0.9)
+    counts = uniform_counts(pmdp, objective, np.array([0.4, 0.5]), 500, 50, 1)
+    certificate = certify(pmdp, counts, objective, Config(bets=bets))
+    found = checker.check(json.loads(json.dumps(prove(pmdp, counts, certificate))))
+    assert found["upper"] - found["lower"] <= certificate.gap * (1.0 + 1e-6)

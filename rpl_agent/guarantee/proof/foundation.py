@@ -20,6 +20,8 @@ from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.likelihood.joint_set import Ball
 from rpl_agent.guarantee.likelihood.region import Learned
 
+#: Expressions of a model without blocks whose intervals are tightened by all cuts: two programs each.
+MOST_TIGHTENED = 32
 #: Most rows with multipliers, and expressions whose intervals are cuts.
 MOST_ROWS, MOST_EXPRESSIONS = 20_000, 1_000
 #: By this share cuts are loosened for the values: multipliers are rounded.
@@ -182,7 +184,7 @@ class Foundation:
             if bets:
                 self.region.bet_cuts = checker.Bets(self.model, self.objective, line, bets).cuts(self.data)
             self.cuts = Cuts(self.region, self.part["likelihood"], learned)
-            if line.is_product:
+            if line.is_product or len(line.free) <= MOST_TIGHTENED:
                 self.part["likelihood"]["bounds"] = []
                 self.cuts.tighten()
             with suppress(checker.Refused, ArithmeticError, np.linalg.LinAlgError):
