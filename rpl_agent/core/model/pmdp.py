@@ -162,10 +162,14 @@ class ParametricMDP:
     def row_reward_error(self, name: str) -> np.ndarray:
         """(R,) bounds on the errors of `row_reward`: of its two numbers, and of their sum."""
         reward, moved = self.rewards[name], np.diff(self.state_ptr)
-        of_state, total = np.repeat(reward.state, moved), self.row_reward(name)
-        with np.errstate(invalid="ignore"):
-            rest = total - of_state  # Knuth's exact error of a sum
-            error = np.abs((of_state - (total - rest)) + (reward.row - rest))
+        finite = np.isfinite(reward.state).all() and np.isfinite(reward.row).all()
+        if finite and not (reward.state.any() and reward.row.any()):
+            error = np.zeros(self.num_rows)  # nothing is added
+        else:
+            of_state, total = np.repeat(reward.state, moved), self.row_reward(name)
+            with np.errstate(invalid="ignore"):
+                rest = total - of_state  # Knuth's exact error of a sum
+                error = np.abs((of_state - (total - rest)) + (reward.row - rest))
         if reward.state_error is not None:
             error = error + np.repeat(reward.state_error, moved)
         if reward.row_error is not None:
