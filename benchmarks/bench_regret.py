@@ -10,7 +10,7 @@ Third table: episodes of a run until the regret, and until the gap, is at most 1
 Gymnasium's own worlds are played as they are: FrozenLake, CliffWalking (slippery) and rainy Taxi.
 
 Fourth table: pairs that are undecided after many episodes. ``better somewhere`` counts those that improve the policy at
-some parameter of the region (of 500 that are tried), so that no proof from these data can drop them; ``gain there`` is
+some parameter of the region (of 500 that are tried), so that no proof over it can drop them; ``gain there`` is
 the largest such gain, ``true gain`` the largest at the true parameters, which is negative if the policy is the best.
 
 Fifth table: whole runs of the agent at δ = 0.1, every look checked. A run *misses* if at any look the policy's value
