@@ -57,14 +57,13 @@ def gap_block() -> str:
             theirs = "–" if paper is None else "time-out" if paper.timed_out else short(paper.gap)
             line += [theirs, short(float(rows[(name, *method)]["result"]["relative_gap"]))]
         gap = float(mine["result"]["relative_gap"])
-        seconds = mine["timing"]["build"] + mine["timing"]["solve"]
         ratio = gap / float(rows[(name, *THEIRS)]["result"]["relative_gap"])
         coupled = rows.get((name, *DEFAULT))
         best = "–" if coupled is None else f"**{short(float(coupled['result']['relative_gap']))}**"
-        lines.append([*line, short(gap), f"{ratio:.2f}", best, short(seconds)])
+        lines.append([*line, short(gap), f"{ratio:.2f}", best])
     columns = (
         "world", "P_I published", "P_I here", "P_R published", "P_R here", "ours, rectangular", "ours / P_R",
-        "ours, coupled", "seconds",
+        "ours, coupled",
     )  # fmt: skip
     return _table(columns, lines)
 
