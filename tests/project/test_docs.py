@@ -6,6 +6,7 @@ By day with a tenth of the episodes, eight times the gap, small worlds, few look
 """
 
 import ast
+import importlib.util
 import json
 import re
 import runpy
@@ -101,3 +102,11 @@ def test_generated_pages_are_up_to_date(monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="__main__")
     assert end.value.code == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+def test_commands_of_benchmarks_and_tests_exist(page):
+    named = re.findall(r"python -m (benchmarks|tests)([ .])([a-z_.]+)", page.read_text())
+    prefix = {("benchmarks", " "): "benchmarks.bench_", ("benchmarks", "."): "benchmarks.", ("tests", "."): "tests."}
+    wanted = {prefix[kind, sign] + name.rstrip(".") for kind, sign, name in named}
+    assert [name for name in sorted(wanted) if importlib.util.find_spec(name) is None] == []
