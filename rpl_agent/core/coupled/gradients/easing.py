@@ -17,8 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
+import scipy
 
 from rpl_agent.core.coupled.affine import Side, row_excess
 from rpl_agent.core.coupled.expansion import ValueExpansion
