@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -109,6 +110,7 @@ def test_files_that_expand_too_far_are_refused(tmp_path, monkeypatch):
     """Both are whole checkpoints but for their size; deflate stayed below the ratio that was refused before."""
     path, zeros = tmp_path / "c.zip", np.zeros(700_000)
     monkeypatch.setattr(checkpoint, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(checkpoint, "MAX_RATIO", 100)  # fast compression shrinks zeros to a 222nd
     path.write_bytes(packed({"state.json": b"{}", "arrays.npz": npz(np.savez, x=zeros)}))
     with pytest.raises(CheckpointError, match=r"would expand to 5,600,\d+: refused"):
         checkpoint.read(path)
@@ -209,3 +211,13 @@ def test_a_checkpoint_that_was_damaged_after_it_was_written_does_not_become_the_
     checkpoint.write(path, {"k": 2}, {})
     assert checkpoint.previous_path(path).read_bytes() == good
     assert checkpoint.read(path)[0] == {"k": 2}
+
+
+def test_checkpoints_are_compressed_fast():
+    """At level 1, a quarter of the time of the default level for a sixth more bytes."""
+    numbers = np.random.default_rng(0).integers(0, 50, 100_000)
+    packed = checkpoint.pack({}, {"numbers": numbers})
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        (arrays,) = (member for member in archive.infolist() if member.filename == "arrays.npz")
+        fast = zlib.compressobj(1, zlib.DEFLATED, -15)
+        assert arrays.compress_size == len(fast.compress(archive.read(arrays)) + fast.flush())

@@ -230,9 +230,9 @@ def pack(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
 
 def _zip(members: Mapping[str, bytes], method: int) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method, compresslevel=1) as archive:
-        for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name), data, compress_type=method)
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, data in members.items():  # the level of the archive does not count for members with a ZipInfo
+            archive.writestr(zipfile.ZipInfo(name), data, compress_type=method, compresslevel=1)
     return out.getvalue()
 
 
