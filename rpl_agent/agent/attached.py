@@ -1,5 +1,5 @@
-"""An agent as it is made: its settings, each wrong one refused with what to write instead, the environment that it is
-attached to, and what it has learned so far, which lives in a `Session`.
+"""`AttachedAgent`: the settings of an agent (an error for a wrong one says what to write instead), the environment that
+it is attached to, and its `Session`, which has everything learned so far.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ELSEWHERE = {
     "policy_kwargs": "there is no network: the policy is a table",
     "model": "pass the model as pmdp=...",
 }
-#: Arguments that others' `learn` has, and what takes their place here.
+#: Arguments of `learn` of other agents, and what takes their place here.
 OF_LEARN = {
     "episodes": "write budget=... for a number of episodes",
     "n_episodes": "write budget=... for a number of episodes",
@@ -97,7 +97,7 @@ class AttachedAgent:
         refuse_policy_network(env, others)
         refuse_settings(unknown, type(self))
         self._words = NoiseWords.of(noise, key, effect, rewards, discount)
-        if self._words is not None:  # they are a model
+        if self._words is not None:  # the words define a model
             rewards = discount = None
         self._facts = {
             "returns": returns,

@@ -184,7 +184,7 @@ class CallbackList(BaseCallback):
 
     @property
     def every_episodes(self) -> int | None:  # type: ignore[override]
-        """The most episodes between two calls that some callback allows."""
+        """The most episodes between two calls that every callback allows."""
         wanted = [getattr(callback, "every_episodes", None) for callback in self.callbacks]
         return min((n for n in wanted if n is not None), default=None)
 
@@ -319,7 +319,7 @@ class StopOnGap(BaseCallback):
 
 
 class StopOnRegret(BaseCallback):
-    """Ends the run once no policy is better by more than a number, or than a share of the value such as "1%".
+    """Ends the run once no policy is better by more than ``regret``: a number, or a share of the value such as "1%".
 
     Allowed only if the guarantee holds at data-dependent times.
 
@@ -405,7 +405,7 @@ class OracleCallback(BaseCallback):
 
 
 class Facade:
-    """Some attributes of its own in front of an object that has all the others."""
+    """Wraps an object: has some attributes of its own, and takes all others from the object."""
 
     def __init__(self, other: Any, **own: Any):
         self._other = other
@@ -450,7 +450,7 @@ class SB3Callback(Facade):
         self._other.on_training_start({"self": self.agent, "total_timesteps": steps}, {})
 
     def on_step(self) -> bool:
-        """Call once for every step since the last time; the last step of every finished episode is done."""
+        """Call SB3's callback once per step since the last call; ``dones`` is true where an episode ended."""
         agent, callback = self.agent, self._other
         finished = list(agent.session.lengths)[len(agent.session.lengths) - (agent.num_episodes - self._episodes) :]
         ends = np.cumsum(finished)
@@ -487,7 +487,7 @@ def as_callback(callback: Callback) -> Any:
 
 
 def has_callback(callbacks: Any, kind: type) -> bool:
-    """Whether a callback of this kind is among them."""
+    """Whether one of the callbacks is of this kind."""
     if isinstance(callbacks, CallbackList):
         return any(has_callback(callback, kind) for callback in callbacks.callbacks)
     return isinstance(callbacks, kind)

@@ -47,8 +47,8 @@ SLICES = 40
 #: up to a share, or after this many evaluations.
 CURVE = (100, 1_000, 10_000, 100_000, 1_000_000)
 START, CLOSE, TRIES = 1_000, 0.02, 8
-#: Data sets that are drawn for each number of episodes: more than the fewest while the standard error of the mean gap
-#: exceeds this share of it. With few data and badly identified parameters gaps differ by a factor of two.
+#: Fewest and most data sets for each number of episodes; more are drawn while the standard error of the mean gap
+#: exceeds this share of the gap. With few data and badly identified parameters gaps differ by a factor of two.
 FEWEST_DRAWS, MOST_DRAWS, PRECISE = 3, 32, 0.05
 #: Multiples of a search's answer that are drawn as well.
 AROUND = (0.01, 0.1, 10.0)
@@ -191,7 +191,7 @@ def forecast(
 
 
 def enough(gaps: Sequence[float]) -> bool:
-    """Whether so many gaps determine their mean."""
+    """Whether these gaps are enough to determine their mean."""
     n = len(gaps)  # infinite gaps have no deviation
     return n >= MOST_DRAWS or (n >= FEWEST_DRAWS and not np.std(gaps, ddof=1) > PRECISE * np.mean(gaps) * n**0.5)
 
@@ -317,7 +317,7 @@ class _Imagined:
         return sorted({e for e in [*shares, episodes] if 0 < e <= episodes})
 
     def data(self) -> Counts:
-        """Those of the run that was planned, in which what is tried depends on what was seen."""
+        """The data of the planned run, in which what is tried depends on what was seen."""
         assert self._plan is not None
         self._extend(self._plan)
         return self._data

@@ -3,7 +3,7 @@
 source ─► experience ─► Session.plan ─► sampling policy ─► source …          (the loop)
               └───────► Session.update_certificate ─► certificate, policy               (log points, the end)
 
-What a model makes different is the session's business.
+Whatever differs with and without a model is in the session.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ less often does not change what is sampled.
 An update that would hardly change the set is skipped: one state-action count going from 1 to 2 does not move a region
 pooled from a million steps. The criterion is the Fisher information Σ_f K_f b_f b_f' / f² at the
 last estimate: if it grew by less than a fraction `UNCHANGED` in every direction, widths shrink by at most half that.
-Of thousands of independent parameters some always grow; there the total number of observations has to grow by that
-fraction, so that updates are logarithmic in the data, whatever the number of parameters.
+With thousands of independent parameters the information on some always grows; there the total number of observations
+has to grow by that fraction, so that updates are logarithmic in the data, whatever the number of parameters.
 """
 
 from __future__ import annotations

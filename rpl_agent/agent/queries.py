@@ -79,7 +79,7 @@ class QueriedAgent(AttachedAgent):
         gap : the desired upper − lower; the answer is `Forecast.needed`
         regret : the desired regret instead, a number or a share of the value such as "1%"
         episodes : numbers of episodes to forecast, in place of a curve
-        policy : draws the data instead of this agent
+        policy : the policy that draws the data, instead of this agent
         draws : simulated data sets per number of episodes; None: 3 to 32, more if their gaps differ
         """
         self.set_env(env)
@@ -110,7 +110,7 @@ class QueriedAgent(AttachedAgent):
         return _values(low, False, step), _values(high, True, step)
 
     def q_bounds(self, step: int = 0) -> Bounds:
-        """(lower (S, A), upper (S, A)): the action once, then as in `value_bounds`; nan where it is not enabled."""
+        """(lower (S, A), upper (S, A)) for the action once, then as in `value_bounds`; nan if it is not enabled."""
         low, high = self._sides()
         pmdp = self.session.pmdp
         tables = []
@@ -210,7 +210,7 @@ class QueriedAgent(AttachedAgent):
         """The solutions whose lower and upper values are the bounds."""
         found = self.session.planner.solutions
         if not (isinstance(found.robust, Solution) and isinstance(found.optimistic, Solution)):
-            self.session.update_certificate()  # none yet, or those of a file, which are only a start
+            self.session.update_certificate()  # no solutions yet, or only warm starts from a file
         robust, optimistic = found.robust, found.optimistic
         assert isinstance(robust, Solution) and isinstance(optimistic, Solution)
         return (robust, optimistic) if robust.objective.sense is Sense.MAX else (optimistic, robust)

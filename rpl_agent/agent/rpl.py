@@ -67,12 +67,13 @@ class RPLAgent(QueriedAgent):
     horizon : count only this many steps of a play; ``"env"`` takes the environment's time limit.
     end : the state that ``terminated`` means, if the last observation is not a state of its own (optimal stopping).
     subject_to : limits that the certified policy has to keep, such as "probability of fallen <= 0.05".
-    explore_within_limits : play only policies proved to keep them, once there is one; else exploration may break them.
+    explore_within_limits : play only policies proved to keep the limits, once there is one; else exploration may break
+        them.
     action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, if names, numbers and
         order do not determine it (see `rpl_agent.agent.world.actions`).
     returns, rewards : no model: (low, high) of the return of every play from every state (or a function of the state),
         or of the reward of every step. States are discovered. Needs hashable observations and discrete actions.
-    discount : without a model, of the return; without it the environment's time limit is the horizon.
+    discount : without a model, the discount of the return; by default the environment's time limit is the horizon.
     deterministic, successors : without a model, further facts, see `rpl_agent.guarantee.open_world.assumptions`; a
         step that contradicts one is an error.
     noise, key, effect : a model in your own words: ``noise={key: labels}`` names what may be drawn,

@@ -158,7 +158,7 @@ class RunSession(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Of the model or the world."""
+        """The name of the model or the world."""
 
     @property
     @abstractmethod
@@ -293,7 +293,7 @@ class Session(SessionRecord, RunSession):
                 policy = optimistic.at(0).mixed(self.pmdp, agent.weight)
                 informative = self.planner.informative
         self.update(schedule, policy, informative)
-        if self.within is not None and not self.episodes:  # what every parameter allows needs no data
+        if self.within is not None and not self.episodes:  # limits kept for every parameter need no data
             self._stay_within(self.planner.certificate(self.experience.counts, 0.0, self.subject_to))
             self.within.warn()
         if not self.subject_to:
@@ -427,7 +427,7 @@ class Session(SessionRecord, RunSession):
         counts, error = self.experience.counts, self.experience.reward_error
         if self.planner.uncertainty is None or self.certificate is None:
             self.update_certificate()
-        if self.planner.uncertainty is None:  # of a loaded run
+        if self.planner.uncertainty is None:  # a loaded run
             self.planner.certificate(counts, error)
         return self.planner.regret_of(require(self.certificate), error).undecided
 
@@ -443,7 +443,7 @@ class Session(SessionRecord, RunSession):
         return None if discounted else truncation_note(self.time_limit, self.cut, self.episodes)
 
     def require_limits(self) -> None:
-        """Raise if exploration is to keep limits, and there are none, or none that are proved while data arrive."""
+        """Raise if exploration is to keep limits, but there are none, or they cannot be proved while data arrive."""
         if self.within is None:
             return
         if not self.subject_to:

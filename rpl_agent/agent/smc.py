@@ -39,7 +39,7 @@ class SampledAnswer:
 
     certificate: Certificate
     paths: Bounds | str  # (lower, upper) of whole paths, infinite where they say nothing; or why there are none
-    played: Policy | None  # the policy of an MDP that they are of
+    played: Policy | None  # the policy of an MDP that drew the paths
     epsilon: float
     samples: int  # transitions
     episodes: int
@@ -63,7 +63,7 @@ class SampledAnswer:
 
     @property
     def contradiction(self) -> str | None:
-        """What is said where certificate and paths exclude each other; the answer is then that of the paths."""
+        """The message if certificate and paths exclude each other; the answer is then that of the paths."""
         return None if isinstance(self.paths, str) else contradiction_of(self.certificate, *self.paths, certified=True)
 
     @property
@@ -106,7 +106,7 @@ class ChainPaths(BaseCallback):
 
 
 class PolicyPaths(BaseCallback):
-    """Bounds from paths of the robust policy, played once; ends the run when it is time to play, and when it is over.
+    """Bounds from paths of the robust policy, played once; ends the run to play, and then once the interval is ε wide.
 
     planned : episodes to play, 0: not now; found : (lower, upper) of the policy that was played, None: not yet.
     """
@@ -143,7 +143,7 @@ class PolicyPaths(BaseCallback):
         return math.ceil(BAD_LUCK * paths)
 
     def play_planned(self, agent: RPLAgent, env: Env, left: int) -> tuple[int, int]:
-        """Play the certified policy as planned, where as many steps are left; (steps, episodes) that it took."""
+        """Play the certified policy as planned, if enough steps are left; return (steps, episodes) that it took."""
         if self.planned * agent.num_timesteps > left * agent.num_episodes:
             return 0, 0
         self.policy = agent.policy

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.report_error(argv, str(error))
         return WRONG
     words = sys.argv[1:] if argv is None else argv
-    arguments.given = {word.partition("=")[0] for word in words if word.startswith("--")}  # values never do
+    arguments.given = {word.partition("=")[0] for word in words if word.startswith("--")}  # values never start with --
     name = f"rpl {arguments.command}"
     try:
         return int(arguments.run(arguments) or 0)

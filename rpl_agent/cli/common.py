@@ -59,7 +59,7 @@ class ModelSource:
         )
 
     def without_limits(self) -> ModelSource:
-        """The same with the objective alone."""
+        """The same source, its objective without limits."""
         return replace(self, objective=self.objective.free)
 
     def require_theta(self, why: str) -> np.ndarray:

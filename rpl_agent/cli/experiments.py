@@ -92,7 +92,7 @@ def run_report(arguments: argparse.Namespace) -> None:
     from rpl_agent.studies.experiments.api import report, report_run
     from rpl_agent.studies.experiments.runner import ROWS
 
-    if arguments.run_folder is not None and any(Path(arguments.run_folder).glob(f"{ROWS}*")):  # of a sweep, not a run
+    if arguments.run_folder is not None and any(Path(arguments.run_folder).glob(f"{ROWS}*")):  # a sweep, not a run
         arguments.results, arguments.run_folder = arguments.run_folder, None
     if arguments.run_folder is None:
         result = report(arguments.results, arguments.output or f"{arguments.results}/report.html")

@@ -94,7 +94,7 @@ def takes(function: Callable[..., Any], number: int, *names: str) -> bool:
         inspect.signature(function).bind(*[None] * number, **dict.fromkeys(names))
     except TypeError:
         return False
-    except ValueError:  # of a function without a signature
+    except ValueError:  # a function without a signature
         return True
     return True
 
@@ -112,9 +112,9 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def front_door(function: Called) -> Called:
-    """Give a function or a class a sentence for calls with arguments that are missing or unknown.
+    """Give a function or a class a clear error for calls with missing or unknown arguments.
 
-    For what beginners call first; Python's own sentence does not say what to write.
+    For what beginners call first: Python's own message does not say what to write.
     """
     if isinstance(function, type):
         function.__init__ = _answering(function.__init__, function.__name__)  # type: ignore[misc]
@@ -129,7 +129,7 @@ def _answering(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def answering(*given: Any, **named: Any) -> Any:
         try:
             return function(*given, **named)
-        except TypeError:  # from the call or from inside; to look at every call takes as long as a small solve
+        except TypeError:  # from the call or from inside; checking every call would take as long as a small solve
             try:
                 signature.bind(*given, **named)
             except TypeError as error:

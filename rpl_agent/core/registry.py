@@ -96,5 +96,5 @@ class Registry(Generic[Kind]):
 
 
 def _is_redefined(new: type, old: type) -> bool:
-    """Whether a class is another one defined once more."""
+    """Whether a class is a redefinition of an older one."""
     return new is not old and (new.__module__, new.__qualname__) == (old.__module__, old.__qualname__)

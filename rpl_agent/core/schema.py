@@ -59,7 +59,7 @@ CSR = ("data", "indices", "indptr")
 
 
 Stored = TypeVar("Stored")
-#: A seed may be larger.
+#: For seeds, which may exceed 64 bits.
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -127,7 +127,7 @@ def read_json(text: str, place: str) -> dict[str, Any]:
 
 
 def read_document(source: str | Path, kind: type[Stored], format: str, name: str) -> Stored:
-    """A dataclass object from its JSON text or file, whose field "format" says what it is; ``name`` it in errors."""
+    """A dataclass object from its JSON text or file, whose field "format" says what it is; errors call it ``name``."""
     text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
     data = read_json(text, f"the {name}")
     if data.get("format") != format:
@@ -137,7 +137,7 @@ def read_document(source: str | Path, kind: type[Stored], format: str, name: str
 
 
 def write_document(data: dict[str, Any], path: str | Path | None) -> str:
-    """The JSON text of what `read_document` reads, also in a file if there is a path."""
+    """The JSON text that `read_document` reads; also written to ``path`` if there is one."""
     text = json.dumps(data, allow_nan=False)
     if path is not None:
         Path(path).write_text(text)

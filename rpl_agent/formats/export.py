@@ -88,7 +88,7 @@ class ExplicitModel:
         return renamed.in_prism(objective.target is not None and self._always_reached(objective.target))
 
     def _always_reached(self, target: str) -> bool:
-        """Whether no play misses a label: then its cost is finite, even if it costs nothing and missing it infinity."""
+        """Whether every play reaches a label: then a cost of 0 on the way, infinite if it is missed, is finite."""
         free = replace(
             self.pmdp, rewards={"free": Reward(np.zeros(self.pmdp.num_states), np.zeros(self.pmdp.num_rows))}
         )

@@ -30,7 +30,7 @@ WIDTHS = (16, 64, 256)
 #: Rows are tested in pieces of at least this size, and whole copies are compared in logs of at most this many rows.
 PIECE = 1 << 14
 ORDERED = 1 << 20
-#: Beyond that, rows are tested whenever there are this many times as many, and at the end.
+#: In longer logs, rows are tested whenever their number has grown by this factor, and at the end.
 LOOK_AGAIN = 1.1
 _MEANING = {
     "row": "what it was there the last time",
@@ -75,7 +75,7 @@ class RepeatedRows:
         contexts = {"row": np.zeros(len(transitions), dtype=np.uint64), **self._episodes.add(transitions, starts)}
         contexts |= {kind: windows.add(transitions) for kind, windows in self._windows.items()}
         self._test.add(transitions, contexts)
-        if self._test.total >= self._next_look:  # valid whenever one looks, so no more often than it costs little
+        if self._test.total >= self._next_look:  # a look is valid at any time: look as often as is cheap
             self._next_look = LOOK_AGAIN * self._test.total if self._test.total > ORDERED else 0.0
             self._refuse_alarm()
 
@@ -98,7 +98,7 @@ BLOCK = 1 << 16
 
 
 class Coded(Sequence[Any]):
-    """A column of texts as the distinct ones and (n,) which of them each row has."""
+    """A column of texts: the distinct ones, and (n,) the number of each row's text among them."""
 
     def __init__(self, values: list[Any], codes: np.ndarray) -> None:
         self.values, self.codes = values, codes

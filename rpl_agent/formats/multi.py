@@ -68,7 +68,7 @@ def multi_objective(model: PrismModel, text: str) -> tuple[ParametricMDP, Object
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The properties between commas that are in no brackets."""
+    """The properties in a text, split at the commas outside all brackets."""
     depth, begin = 0, 0
     for k, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")

@@ -38,8 +38,8 @@ def count_pieces(pmdp: ParametricMDP, pieces: Sequence[str | Path], *, jobs: int
     """Counts of a log in pieces, each read by one worker of Ray (`pip install rpl-agent[ray]`).
 
     The result is that of `Counts.merge` over the pieces in the order given, however many workers there are: marks are
-    taken where pieces end. Rows of one piece are tested for repeated chance; of two pieces only whether they are the
-    same file, so a log that may have copied rows in several pieces belongs to `read_log`.
+    taken where pieces end. Each piece is tested for repeated chance. Two pieces are compared only as whole files,
+    so a log that may have copied rows in several pieces belongs to `read_log`.
 
     Raises
     ------

@@ -1,9 +1,10 @@
 """`OpenSession`: a run without a model. It explores where the bound on the best return is largest, and fixes a policy.
 
-A policy is considered at marks, when episodes have doubled. It is the best by frequencies. It takes the place of the
-one that is played if it looks better by more than what its bound, which begins anew, will be behind at the end of the
-budget. The j-th policy has the share 1/j − 1/(j + 1) of the part of δ for policies, fixed before its first episode.
-Bounds of earlier policies hold still, so the best (policy, lower bound) of the run is returned.
+At marks, when the number of episodes has doubled, the policy that is best by observed frequencies is considered. Its
+bound begins anew, so it replaces the policy that is played only if it looks better by more than its bound will lag
+behind at the end of the budget. The j-th policy has the share 1/j − 1/(j + 1) of the part of δ for policies, fixed
+before its first episode. Bounds of earlier policies remain valid, so the best (policy, lower bound) of the run is
+returned.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from rpl_agent.guarantee.open_world.witness import OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.pipeline import Config, timed
 from rpl_agent.guarantee.proof.open_world import prove_open
 
-#: Steps between two updates of the bounds: a share of all steps, at least so many.
+#: Steps between two updates of the bounds: all steps so far divided by the first number, at least the second.
 UPDATE_SHARE, FIRST_UPDATE = 8, 16
-#: Least and largest share of the episodes that play the fixed policy: they serve both bounds.
+#: Least and largest share of the episodes that play the fixed policy: such episodes serve both bounds.
 LEAST_SHARE, LARGEST_SHARE = 0.35, 0.8
 STAGES = ("sampling", "bounds", "policy", "logging")
 
@@ -81,7 +82,7 @@ class OpenSession(OpenRecord, RunSession):
 
     # ------------------------------------------------------------------ the world
     def start(self, world: OpenWorld) -> None:
-        """Enter a world, or one that is the same."""
+        """Enter a world; a second one must be the same."""
         if self.started:
             if not same_world(self.world, world):
                 raise ModelError(f"{world.name} is not the world learned so far: its facts or actions differ")
@@ -136,7 +137,7 @@ class OpenSession(OpenRecord, RunSession):
         )
 
     def next_policy(self) -> tuple[None, int]:
-        """The experience knows who plays; a mark must not be missed."""
+        """No policy, because the experience decides who plays; and the episodes until the next mark."""
         return None, max(1, self.mark - self.experience.begun)
 
     @property
@@ -155,7 +156,7 @@ class OpenSession(OpenRecord, RunSession):
         self.limits = Limits()
 
     def recount(self) -> None:
-        """Nothing is counted twice."""
+        """Nothing to do: no count is kept in two places."""
 
     def _bound(self) -> None:
         with timed(self.seconds, "bounds"):
@@ -164,7 +165,7 @@ class OpenSession(OpenRecord, RunSession):
         self.experience.update_at = self.samples + max(FIRST_UPDATE, self.samples // UPDATE_SHARE)
 
     def _divide(self) -> None:
-        """Divide the coming episodes between exploring and the fixed policy as the two parts of the gap are wide."""
+        """Divide the coming episodes between exploring and the fixed policy in proportion to their parts of the gap."""
         played = self.experience.witness
         if played is None or not played.complete():
             return
@@ -187,7 +188,7 @@ class OpenSession(OpenRecord, RunSession):
         self.experience.witness = PlayedPolicy(found, self.fixed, self.ledger.take_policy(self.fixed), counts)
 
     def _behind(self, plays: int) -> float:
-        """By how much more, as a share of what is open now, a new policy's bound will be open at the end."""
+        """`falls_behind` of a new policy at the end of the budget."""
         target, done = require(self.target), max(self.episodes, 1)
         left = float(target.goal - self.episodes)
         if target.unit == "steps":
@@ -286,7 +287,7 @@ class OpenSession(OpenRecord, RunSession):
         return prove_open(certificate, self.assumptions, self.experience.data, self.world.actions, played, most)
 
     def proposed_ties(self) -> list[ProposedTie]:
-        """Rows whose outcomes look alike, with a forecast of the gap if they were: nothing is tied."""
+        """Rows whose outcomes look alike, with a forecast of the gap if they were tied; nothing is tied."""
         found = self.certificate or self.update_certificate()
         known = found.lower, found.upper
         return propose_ties(self.experience.data, self.assumptions, self.config.delta, self.policy, known)

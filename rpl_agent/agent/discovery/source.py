@@ -68,7 +68,7 @@ class AgreementWatch:
 
 
 class EpisodeSteps:
-    """The steps of one copy's episode and of its last one, compared as long as they are the same."""
+    """The steps of a copy's current and previous episode, compared as long as they are the same."""
 
     __slots__ = ("current", "earlier", "same")
 
@@ -78,7 +78,7 @@ class EpisodeSteps:
         self.same = True  # so far
 
     def agrees(self, begins: bool, row: int, entry: int) -> bool | None:
-        """Add a step; whether the same row had the same outcome in the last episode, None if it was not there."""
+        """Add a step; return whether the previous episode had the same outcome there; None if not comparable."""
         if begins:
             self.earlier, self.current, self.same = self.current, [], True
         at, step = len(self.current), (row, entry)
@@ -144,7 +144,7 @@ class OpenExperience:
         return self.data.total
 
     def is_turn(self) -> bool:
-        """Whether the next episode plays the fixed policy: as its share says, and decided before it begins."""
+        """Whether the next episode plays the fixed policy: decided by its share, before the episode begins."""
         self.credit += self.share
         if self.credit < 1.0:
             return False
@@ -219,14 +219,14 @@ class OpenReader:
         self.world, self.experience = world, experience
 
     def use(self, policy: Any) -> None:
-        """The experience knows who plays."""
+        """Nothing to set: the experience decides who plays."""
 
     def begin(self, observation: Any, where: Where, info: Any = None) -> tuple[int, None]:
         return self.experience.data.state(self.world.state(observation, where)), None
 
 
 class _EveryRow:
-    """The environment's action of every row, known before the row is."""
+    """The environment's action of every row, including rows that were not seen yet."""
 
     def __init__(self, actions: list[Any]):
         self._actions = actions
@@ -268,7 +268,7 @@ class OpenSource(EnvSource):
         experience.begun += 1
 
     def _leave(self, i: int, cut: bool) -> None:
-        """End a judged episode; one that was abandoned was cut where it was."""
+        """End a judged episode; an abandoned one counts as cut after its last step."""
         judged, self._judged[i] = self._judged[i], None
         if judged is not None:
             judged[1].end(cut)
@@ -325,7 +325,7 @@ class OpenSource(EnvSource):
     def _go_on(
         self, lane: Lane, judged: tuple[PlayedPolicy, OpenEpisode] | None, reward: float, after: int, done: SampledBatch
     ) -> None:
-        """A step was counted, and the episode is not over."""
+        """Go on after a step that was counted and did not end the episode."""
         weight = self._discount**lane.length
         lane.total += reward
         lane.value += weight * reward
@@ -393,7 +393,7 @@ class OpenSource(EnvSource):
             raise
 
     def _moved(self, i: int, reward: float, after: int, ends: tuple[bool, bool], done: SampledBatch) -> None:
-        """A step was counted: the lane goes on, and its episode ends if it is over."""
+        """Go on after a step that was counted: move the lane, and end its episode if it is over."""
         lane, assumed = self._lanes[i], self._seen.assumptions
         weight = assumed.discount**lane.length
         self._go_on(lane, self._judged[i], reward, lane.state if after == END else after, done)

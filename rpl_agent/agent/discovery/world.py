@@ -95,7 +95,7 @@ def enter_world(
 
 
 def warn_of_continuous(space: Any, name: str) -> None:
-    """Say that nothing will be learned where hardly any observation is seen twice."""
+    """Warn that nothing will be learned if hardly any observation is seen twice."""
     from gymnasium.spaces import Box, Dict, Tuple
 
     if isinstance(space, Dict | Tuple):

@@ -1,8 +1,8 @@
 """Sampling policies. Any sampling policy is sound, so which one is used is a matter of speed.
 
-The agent plays the optimistic policy (`optimism`), which finds the best one, in a few episodes (in half of them, if a
-model has many unknowns), and what an `Exploration` plans in the others: an object with a name, chosen by that name or
-handed to the agent.
+In a few episodes (in half of them, if a model has many unknowns) the agent plays the optimistic policy (`optimism`),
+which finds the best one. In the others it plays what an `Exploration` plans: an object with a name, chosen by that name
+or handed to the agent.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class ForCertificate:
 
 @dataclass(frozen=True)
 class ForRegret:
-    """Sample where it is undecided which policy is best: where the difference of the optimistic policy and the best one
-    at the estimate is uncertain, and for the certificate where they are equal.
+    """Sample where it is undecided which policy is best: where the difference between the values of the optimistic
+    policy and of the best one at the estimate is uncertain. If the two are equal, sample for the certificate.
 
-    Optimism plays what may still be better than the best at the estimate, so between the two lies what is undecided.
+    Optimism plays what may still be better than the best policy at the estimate; what is undecided lies between them.
     """
 
     name: str = "regret"
@@ -105,11 +105,11 @@ def exploration_of(chosen: str | Exploration) -> Exploration:
 
 
 def alternates(pmdp: ParametricMDP) -> bool:
-    """Whether optimistic episodes are half of all: with many unknowns.
+    """Whether half of all episodes are optimistic: if the model has many unknowns.
 
     A design knows only the value's own direction. With many unknowns much of a certificate's width is what the set
-    leaves open in the others: whether a row that is rarely played is better, and products of two errors. Optimism plays
-    where these matter.
+    leaves open in other directions: whether a row that is rarely played is better, and products of two errors. Optimism
+    plays where these matter.
     """
     return not has_few_coordinates(pmdp)
 
@@ -117,7 +117,7 @@ def alternates(pmdp: ParametricMDP) -> bool:
 def block_of(episodes: int, evenly: bool = False) -> tuple[bool, int]:
     """(whether the next episode is optimistic, episodes until that changes).
 
-    One in ⌈√t⌉ is, the first two of every block of episodes k² … (k + 1)² − 1; ``evenly`` the first half of each.
+    One episode in ⌈√t⌉ is: the first two of every block k² … (k + 1)² − 1; if ``evenly``, the first half of each.
     Depends on the number of episodes alone, so that a resumed run continues in the same block.
     """
     root = math.isqrt(episodes)
@@ -127,5 +127,5 @@ def block_of(episodes: int, evenly: bool = False) -> tuple[bool, int]:
 
 
 def optimistic_share(first: int, last: int, evenly: bool = False) -> float:
-    """The share of optimistic episodes among numbers first … last − 1."""
+    """The share of optimistic episodes among episodes first … last − 1."""
     return 0.5 if evenly else min(2.0 * (math.sqrt(last) - math.sqrt(first)) / (last - first), 1.0)

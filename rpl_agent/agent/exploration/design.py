@@ -33,7 +33,7 @@ VERTICES, CLOSE = 8, 0.02
 WEIGHT_STEPS = 24
 #: The most transitions in a pass over an episode: longer episodes are planned for their end only.
 WORK = 20_000_000
-#: Gradients that differ by less than this share of them are equal up to rounding.
+#: Gradients that differ by less than this share of their size are equal up to rounding.
 NO_DIFFERENCE = 1e-6
 #: The most numbers in the gradients of a horizon's values.
 GRADIENTS = 50_000_000
@@ -125,9 +125,9 @@ def informative_policy(
     goal: SamplingGoal,
     against: bool = False,
 ) -> Policy | None:
-    """The policy that lowers the variance of the value fastest; or of its difference from the value of ``start``.
+    """The policy that lowers the variance of the value fastest; if ``against``, that of V* − V^start.
 
-    None if there is no gradient, or if it might play forever: in a model with cycles whose
+    None if there is no gradient, or if plays might never end: in a model with cycles whose
     environment has no time limit.
 
     theta : (d,) point estimate
@@ -159,7 +159,7 @@ def optimum_gradient(problem: Problem, frame: Frame, start: Policy) -> np.ndarra
 
 
 def value_gradient(problem: Problem, frame: Frame, policy: Policy | None, start: Policy) -> np.ndarray | None:
-    """The same for a policy; without one for the best, searched from a start."""
+    """(n,) gradient of a policy's value; without a policy that of the best one, searched from ``start``."""
     steps, first = problem.objective.horizon or 0, problem.pmdp.initial_state
     if steps * problem.pmdp.num_states * frame.dimension > GRADIENTS:
         return None

@@ -1,7 +1,7 @@
 """Exploration within limits: only with policies that are proved to keep them, once there is one.
 
-A certificate with a finite guarantee whose policy keeps its limits is a first such policy. It uses all that the limits
-allow, so a policy that keeps half-way tighter ones is moved, state by state, towards the policy that exploration would
+The first comes from a certificate with a finite guarantee whose policy keeps its limits. It uses all that the limits
+allow, so one that keeps half-way tighter limits is moved, state by state, towards the policy that exploration would
 play, as far as bounds from the same region prove that the limits are kept. Sets that hold at all times make every
 such proof of a run true on one event, so with probability ≥ 1 − δ none of the policies that are played from then on
 breaks a limit. Before that nothing is promised. If the model is refuted later, the last proved policy is played on:
@@ -22,13 +22,13 @@ from rpl_agent.guarantee.claims.limits import LimitSearch
 
 #: Halvings of the share of the wanted policy.
 HALVINGS = 5
-#: What is said as long as no policy is proved to keep the limits.
+#: The warning as long as no policy is proved to keep the limits.
 MAY_BREAK = "no policy is proved to keep the limits yet: until one is, exploration may break them"
 
 
 @dataclass
 class WithinLimits:
-    """What exploration has found to be allowed."""
+    """The policy that exploration may play."""
 
     policy: Policy | None = None  # proved to keep the limits
     since: Whole | None = None  # number of episodes at the first proof
@@ -42,7 +42,7 @@ class WithinLimits:
     def look(self, search: LimitSearch, certificate: Certificate, wanted: Policy | None, episodes: int) -> None:
         """Take over the policy of a certificate that keeps its limits, moved towards the wanted one.
 
-        A policy that stands still forever keeps most limits, and nothing is learned from it: guarantees are finite.
+        The guarantee must be finite: a policy that stands still forever keeps most limits, but teaches nothing.
         """
         if not (certificate.keeps_limits and math.isfinite(certificate.guarantee)):
             return
@@ -51,13 +51,13 @@ class WithinLimits:
         self.since = episodes if self.since is None else self.since
 
     def warn(self) -> None:
-        """Say plainly what is not promised."""
+        """Warn if exploration may break the limits."""
         if self.policy is None:
             warnings.warn(MAY_BREAK, RPLWarning, stacklevel=2)
 
 
 def allowed_policy(search: LimitSearch, safe: Policy, wanted: Policy | None) -> Policy:
-    """The policy between ``safe``, which keeps the limits, and ``wanted`` that is farthest from it and proved to."""
+    """The policy between ``safe``, which keeps the limits, and ``wanted``: the farthest that is proved to keep them."""
     if wanted is None:
         return safe
     ends = safe.as_weights(search.pmdp), wanted.as_weights(search.pmdp)

@@ -1,7 +1,7 @@
 """TensorBoard's part of a run folder, written immediately and without a thread: logging never blocks learning.
 
-Of TensorBoard itself only the messages of its files are used, and what frames a record. Its writer is not, because its
-queue stays full forever once its thread has died (a full disk). A record that could not be written is dropped, and the
+Only TensorBoard's file messages and its framing of records are used. Its writer is not, because its queue stays full
+forever once its thread has died (a full disk). A record that could not be written is dropped, and the
 file is cut back to its last complete record. File sizes are bounded.
 """
 
@@ -86,8 +86,8 @@ class EventFile:
 class TensorBoardWriter:
     """Scalars, the margin chart, figures and hyper-parameters.
 
-    ``resume_at`` hides what was logged after this many episodes; ``earlier`` are the rows of the table up to there,
-    which are logged again only over time steps, where hidden points have larger numbers.
+    ``resume_at`` hides what was logged after this many episodes. ``earlier`` are the rows of the table up to there.
+    TensorBoard hides by step number, so rows with more than ``resume_at`` time steps are logged again over time steps.
     """
 
     def __init__(self, folder: Path, resume_at: int | None = None, earlier: Sequence[Mapping[str, Any]] = ()):

@@ -72,7 +72,7 @@ class CSVWriter:
         self._path = path
         self._columns: list[str] = ["episodes"]
         self._last: tuple[int, int] | None = None  # step of the last row, and its offset in the file
-        self.earlier: list[dict[str, Any]] = []  # rows up to there
+        self.earlier: list[dict[str, Any]] = []  # rows up to ``resume_at``
         if resume_at is not None and path.is_file():
             self.earlier = self._rewrite(until=resume_at)
 
@@ -148,7 +148,7 @@ def write_proved(
 def write_open_proved(
     folder: Path, session: Any, certificate: OpenCertificate, most: float = np.inf
 ) -> OpenCertificate:
-    """The same for a session without a model."""
+    """`write_proved` for a session without a model."""
     path = proof_path(folder / "certificate.json")
     with dropping("the proof"):
         path.unlink(missing_ok=True)

@@ -39,7 +39,7 @@ class TensorBoardCallback(BaseCallback):
         return True
 
     def _try_to_draw(self, writer: Any, certificate: Certificate) -> None:
-        """Draw at the end of a run that was not short; no picture ends a run."""
+        """Draw at the end of a run that was not short; a picture that fails does not end the run."""
         if time.monotonic() - self._began < PICTURE_SECONDS or find_spec("matplotlib") is None:
             return
         try:

@@ -50,7 +50,7 @@ class GeneratorStates:
         self._rate = 1
 
     def add(self, state: bytes) -> bool:
-        """Whether the state was seen before; now it is."""
+        """Return whether the state was seen before, and remember it."""
         code = int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "little")
         if code in self._seen:
             return True
@@ -90,7 +90,7 @@ class ChanceWatch:
     def reset(self, before: Any, after: Any) -> None:
         """States of the environment's generator before and after a reset without a seed; None if unknown.
 
-        If it was used since and is back where it was after an earlier reset, the environment reseeds itself.
+        If the generator was used since and is back where it was after an earlier reset, the environment reseeds itself.
         """
         if after is not None and self._states.add(after) and before != after:
             self.found = "reset"

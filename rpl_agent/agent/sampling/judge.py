@@ -1,9 +1,9 @@
-"""`PlayJudge`: a run with an untied model plays a fixed policy in some of its episodes, whose worth bounds its value.
+"""`PlayJudge`: a run with an untied model plays a fixed policy in some episodes, whose worth bounds the policy's value.
 
-Rows of an untied model err each in the worst direction at once; whole plays do not (`guarantee.untied.plays`). A policy
-is considered at marks, when episodes have doubled. It is the best by frequencies, and takes the place of the one that
-is played if it looks better by more than what its bound, which begins anew, will be behind at the end of the budget.
-Bounds of earlier policies hold still: a run keeps its best guarantee (`best_so_far`).
+All rows of an untied model may err in their worst directions at once; whole plays do not (`guarantee.untied.plays`). At
+marks, when the number of episodes has doubled, the policy that is best by observed frequencies is considered. Its bound
+begins anew, so it replaces the policy that is played only if it looks better by more than its bound will lag behind at
+the end of the budget. Bounds of earlier policies remain valid: a run keeps its best guarantee (`best_so_far`).
 """
 
 from __future__ import annotations
@@ -31,17 +31,20 @@ from rpl_agent.guarantee.untied.rows import RowBets
 FIRST_MARK, MARK_GROWTH = 32, 2
 #: Least and largest share of the episodes that play the fixed policy, and the share until bounds tell which to take.
 LEAST_SHARE, FIRST_SHARE, LARGEST_SHARE = 0.25, 0.4, 0.75
-#: The policy is played in blocks of one episode in so many.
+#: Length of a block of plays: the episodes since the policy was fixed, divided by this.
 BLOCK = 64
-#: What is open about a policy falls with its plays to this power: 1/2 by their spread, 1 by the range of returns.
+#: The slack of a policy's bound falls with its plays to this power: 1/2 by their spread, 1 by the range of returns.
 FALLS = 0.75
 #: If little is left of the budget, a policy is judged as if this share of the episodes so far were to come.
 TO_COME = 0.25
 
 
 def falls_behind(plays: int, share: float, left: float, episodes: int) -> float:
-    """By how much more, as a share of what is open now, a new policy's bound will be open than one with so many plays.
+    """How much more slack a new policy's bound will have at the end of the budget than the bound of the present policy.
 
+    As a share of the present slack, the distance between the present policy's value and its bound.
+
+    plays : of the present policy so far
     share : of the episodes that are plays of the policy
     left : episodes of the budget after ``episodes``
     """
@@ -84,7 +87,7 @@ class PlayJudge:
         return self._worth is not None
 
     def turn(self, record: JudgedPlays, episodes: int) -> tuple[Policy | None, int]:
-        """(the policy if it is its turn, for how many episodes; None and how many others come first)."""
+        """(the policy, for how many episodes) if it is its turn; else (None, how many other episodes come first)."""
         self._is_judging = False
         if self._worth is None or not self.plays or record.policy is None:
             return None, NEVER
@@ -100,7 +103,7 @@ class PlayJudge:
         self._is_judging = False
 
     def add(self, record: JudgedPlays, done: SampledBatch) -> None:
-        """Count the plays of a batch. One that was given up counts as the worst: giving up may depend on it."""
+        """Count the plays of a batch. An abandoned play counts as the worst: giving up may depend on its course."""
         if not self._is_judging or self._worth is None:
             return
         worth = self._worth.between(done)[1 if self._upward else 0]
@@ -125,14 +128,14 @@ class PlayJudge:
         record.worth, record.longest = [], 0
 
     def _behind(self, record: JudgedPlays, episodes: int, target: Target | None) -> float:
-        """By how much more, as a share of what is open now, a new policy's bound will be open at the end."""
+        """`falls_behind` of a new policy at the end of the budget."""
         left = 0.0
         if target is not None:
             left = float(target.goal - episodes) if target.unit == "episodes" else float(episodes)
         return falls_behind(len(record.worth), record.share, left, episodes)
 
     def bound(self, record: JudgedPlays, reward_error: float = 0.0) -> PlayedBound:
-        """What the plays so far say."""
+        """The bound that the plays so far give."""
         assert self._worth is not None
         low, high = self._worth.low, self._worth.high
         numbers, counts = grouped(np.array(record.worth), low, high, self._upward)
@@ -181,7 +184,7 @@ class PlayJudge:
         return found if math.isfinite(found.loss) else None
 
     def _divide(self, record: JudgedPlays, certificate: Certificate, bound: float) -> None:
-        """Divide the coming episodes between exploring and plays as the two parts of the gap are wide."""
+        """Divide the coming episodes between exploring and plays, in proportion to their parts of the gap."""
         mean = float(np.mean(record.worth))
         own, rest = abs(mean - bound), abs((certificate.lower if self._upward else certificate.upper) - mean)
         if own + rest > 0.0:

@@ -18,7 +18,7 @@ Bounds = tuple[float, float]
 class PathWorth:
     """What whole paths say of the mean value of a policy.
 
-    reason : why they say nothing; empty where they do.
+    reason : why paths give no bounds; empty if they do.
     """
 
     def __init__(self, pmdp: ParametricMDP, objective: Objective):

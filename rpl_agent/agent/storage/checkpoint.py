@@ -342,6 +342,6 @@ def _sync_folder(folder: Path) -> None:
 
 
 def zipped(path: str | os.PathLike) -> Path:
-    """The path with an ending."""
+    """The path, with ``.zip`` added if it has no ending."""
     path = as_path(path, "path")
     return Path(path) if Path(path).suffix else Path(f"{os.fspath(path)}.zip")

@@ -29,7 +29,7 @@ from rpl_agent.guarantee.open_world.witness import OpenEpisode, OpenPolicy, Play
 from rpl_agent.guarantee.pipeline import Config
 
 KIND = "open"
-#: In place of a fact that is a function.
+#: Stored in place of a fact that is a function.
 FUNCTION = "function"
 
 

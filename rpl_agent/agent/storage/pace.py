@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: the share of a run's time that each thing may take, and seconds that are never too many
+#: the share of a run's time that a repeated write may take, and the seconds up to which a write counts as free
 SHARE, CHEAP = 0.03, 0.02
 
 
 class Pace:
-    """When the next one is due: ``least`` seconds after the last, and later if that one took long.
+    """When the next write is due: ``least`` seconds after the last, and later if the last one took long.
 
     >>> pace = Pace()
     >>> with pace.measured():

@@ -151,7 +151,7 @@ def _require_arguments(pmdp: Any, state_of: Any) -> None:
 
 
 def _bound(env: Env, inner: Any, pmdp: ParametricMDP | None) -> Binding | None:
-    """The model of an environment known by its rules or its table; None if there is none, or not this one."""
+    """The model of an environment known by its rules or its table; None if there is none, or it is not ``pmdp``."""
     from rpl_envs.toy import bind
 
     binding = bind(inner)

@@ -76,7 +76,7 @@ def attach_keywords(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_named(text: str) -> Any:
-    """What ``module:name`` or ``path/to/file.py:name`` is, for a policy."""
+    """The object that ``module:name`` or ``path/to/file.py:name`` names, for a policy."""
     place, _, name = text.rpartition(":")
     module = _from_file(Path(place)) if place.endswith(".py") else _imported(place)
     if not hasattr(module, name):
@@ -85,7 +85,7 @@ def load_named(text: str) -> Any:
 
 
 def named_or_registered(text: str) -> tuple[Any, dict[str, Any]]:
-    """The same, also for registered ids."""
+    """`make_named`, also for registered ids."""
     if names_code(text):
         return make_named(text)
     env = make_registered(text)
@@ -156,6 +156,6 @@ def _imported(name: str) -> ModuleType:
 
 
 def _allow_imports_from(folder: Path) -> None:
-    """Like `python -m` for the current folder, which the command `rpl` lacks."""
+    """Allow imports from a folder, as `python -m` does for the current one; the command `rpl` does not."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

@@ -1,6 +1,6 @@
 """Noise in the user's own words, as arguments of the agent: ``RPLAgent(env, noise=…, key=…, effect=…, rewards=…)``.
 
-What they say is a tied model (`build_noise`), made when the environment is attached: from the states in which it
+These arguments define a tied model (`build_noise`), made when the environment is attached: from the states in which it
 starts, through everything that ``effect`` leads to. Every step is compared with it, so a successor or a reward that was
 not stated is an error that names the step; probabilities that are not shared refute the model by its e-value.
 """
@@ -41,7 +41,7 @@ class NoiseWords:
 
     @classmethod
     def of(cls, noise: Any, key: Any, effect: Any, rewards: Any, discount: float | None) -> NoiseWords | None:
-        """None if nothing was said; an error that says what is missing."""
+        """The given words; None if there are none. If some are missing, the error names them."""
         if noise is None and key is None and effect is None:
             return None
         if not callable(effect):
@@ -55,7 +55,7 @@ class NoiseWords:
         return cls(noise, effect, rewards, key, discount)
 
     def model(self, env: Any, state_of: Callable[[Any], Any] | None) -> ParametricMDP:
-        """The model that they say, from the starts of the environment."""
+        """The model that the words define, from the starts of the environment."""
         numbers, starts = _actions(env), _starts(env, state_of)
         words, initial = dict(self.noise), starts[0]
         if len(starts) > 1:

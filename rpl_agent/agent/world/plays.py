@@ -186,7 +186,8 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
 def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> Objective:
     """The objective, with a horizon if it is a total of gains and costs and every play is over after a number of steps.
 
-    Then a horizon of that many changes nothing; the environment's time limit is one that does.
+    A horizon of that many steps changes nothing. If plays may outlast the environment's time limit, the limit is the
+    horizon, which does change the objective.
     """
     if not objective.criterion.is_open_ended:
         return objective

@@ -41,8 +41,8 @@ ORIGIN_WEIGHT = {
     "table": 1.0,
 }
 SPLIT_WEIGHT = (1.0 - ORIGIN_WEIGHT["split"]) / len(SPLIT_MARKS)
-#: Planned schedule: windows at `SPLIT_MARKS` of the plan, and when there are LATER times as many data as at the last,
-#: take a quarter each of the weight that is left; before the first of them, the geometric ones take a sixteenth.
+#: Planned schedule: windows begin at `SPLIT_MARKS` of the plan, and later when there are LATER times as many data as at
+#: the last one. Each takes a quarter of the weight that is left; geometric ones before the first take a sixteenth each.
 PLAN_SHARE, EARLY_SHARE, LATER = 1 / 4, 1 / 16, 8
 #: Shares of a plan at which new bets are placed. They get denser towards the end, when one of many looks succeeds.
 BET_SHARES = (0.01, 0.02, 0.035, *(1.0 - (1.0 - k / 40) ** 2 for k in range(1, 40)))

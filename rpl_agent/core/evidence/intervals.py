@@ -106,7 +106,7 @@ class EventTable:
 
 
 def multiplicities(row_ptr: np.ndarray, expression: np.ndarray, size: int) -> np.ndarray:
-    """(T,) how many successors of its row carry a transition's expression < size; at later places back to the first."""
+    """(T,) how many successors of a row carry an expression < size, at the first of them; offsets to that at others."""
     multiplicity, scratch = np.empty(len(expression), np.int32), (np.full(size, -1), np.empty(size, np.int64))
     core.multiplicities(len(row_ptr) - 1, row_ptr, expression, *scratch, multiplicity)
     return multiplicity

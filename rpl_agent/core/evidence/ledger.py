@@ -9,7 +9,7 @@
 - *fallback*: intervals per transition that rely only on the model's graph, used if no parameter fits the data or
   if the model is refuted. They hold on an event of their own, so how the choice is made does not matter.
 - *refutation*: the model is declared refuted when an e-value reaches 1 / refutation.
-- *rows*, *plays* and *visits*: of models whose rows are unknown distributions of their own, bets on the best value's
+- *rows*, *plays* and *visits*: in models whose rows are unknown distributions of their own, bets on the best value's
   rows, on whole plays of a policy, and on visits of its rows (`guarantee.untied`); `main` is smaller there.
 
 An unknown initial distribution is one more row of the model and needs no share: its data enter the same set. The union
@@ -166,7 +166,7 @@ class OpenLedger(Ledger):
 
 
 def of_states(share: float, first: int, last: int, known: int | None) -> np.ndarray:
-    """Shares of the states numbered ``first`` to ``last`` − 1 (from 0, by first visit), of a whole that all divide."""
+    """Shares of the states numbered ``first`` to ``last`` − 1 (from 0, by first visit), of ``share`` for all."""
     share *= 1.0 - 1e-9  # far more than what rounding may add
     if known is not None:
         return np.full(last - first, share / known)

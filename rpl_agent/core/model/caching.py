@@ -26,7 +26,7 @@ def cached_on(model: Model, name: str, make: Callable[[Model], Fact]) -> Fact:
 
 
 def cached_fact(make: Callable[[Model], Fact]) -> Callable[[Model], Fact]:
-    """Decorates a function of one such object: computed once for each."""
+    """Decorator for a function of one such object: computed once per object."""
     name = f"{make.__module__}.{make.__qualname__}"
 
     @wraps(make)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy
 
-#: numbers to look at at a time: these, and a copy, stay in the cache
+#: numbers to process at a time: these, and a copy, stay in the cache
 PART = 2**15
 
 
@@ -49,7 +49,7 @@ def reached(tails: np.ndarray, heads: np.ndarray, starts: np.ndarray, nodes: int
 
 
 def in_parts(array: np.ndarray, lengths: bool = False) -> Iterator[np.ndarray]:
-    """A flat array in parts that stay in the cache; of pointers to the beginnings of rows: the ``lengths`` of these."""
+    """A flat array in parts that stay in the cache; with ``lengths``, the lengths of the rows that it points to."""
     for begin in range(0, len(array) - lengths, PART):
         part = array[begin : begin + PART + lengths]
         yield np.diff(part) if lengths else part

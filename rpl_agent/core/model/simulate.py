@@ -117,7 +117,7 @@ class Simulator:
         self._policy_sums = np.empty(pmdp.num_rows)
 
     def ask(self, gain: np.ndarray | None, discount: float, horizon: int | None) -> None:
-        """Set what episodes are worth: the gain (T,) per transition (None: what the world pays), in the first steps."""
+        """Set what episodes are worth: gains (T,) of transitions (None: what is paid) in ``horizon`` steps."""
         gain = None if gain is None else _numbers("gain", gain, self.pmdp.num_transitions)
         self._worth = core.Worth(gain=gain, discount=discount, horizon=NEVER if horizon is None else horizon)
 

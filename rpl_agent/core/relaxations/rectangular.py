@@ -108,7 +108,7 @@ def _rows_of(pmdp: ParametricMDP, rows: np.ndarray, values: np.ndarray) -> scipy
 
 
 def _rows_are_blocks(pmdp: ParametricMDP, region: Region) -> bool:
-    """Whether the interval hull of each row is all that a product determines.
+    """Whether a product says no more about each row than its interval hull.
 
     That holds for rows that are known or have two successors, and for those that are one interval block: a coordinate
     on every successor but one, which has the rest.

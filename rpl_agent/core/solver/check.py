@@ -27,7 +27,7 @@ where L may be replaced by max(L, 0).
    *spent* if it pays a reward or its inequality is strict, and suppose that no free player can keep the
    play in X forever by rows that are not spent. Then L <= V: along any play up to time n within X,
    L(s) <= E[rewards] - E[gaps] + E[L(s_n)]. If the expected reward is infinite there is nothing to show. Otherwise
-   the expected number of spent rows is finite, because L is bounded; since the play cannot stay in X by the others, it
+   the expected number of spent rows is finite, because L is bounded; since the play cannot stay in X by other rows, it
    leaves X almost surely, to states where L <= V: decided states, states with L <= 0, states where V is infinite (5).
    A maximising nature may be assumed to play any extremum of T' L; those are unknown, so it counts as free,
    unless the solution has a witness: then T' has nature fixed to it, and so does the question who can stay.
@@ -38,11 +38,11 @@ where L may be replaced by max(L, 0).
    the target almost surely it iterates to L <= cost, all others cost infinity.
 7. Upper bound of a cost. U >= 0 and U >= T' U where U is finite, with the minimisers fixed as in 4. Now U(s) >=
    E[costs] + E[gaps] + E[U(s_n)] >= E[costs] + E[gaps], so the number of spent rows is finite again; if the play cannot
-   stay among open states with finite U by the others, it reaches the target, and the costs are at most U.
+   stay among open states with finite U by other rows, it reaches the target, and the costs are at most U.
 8. Totals of both signs, as costs (`Problem.as_cost`). What a play costs is the limit of what n steps cost (its superior
    one for upper bounds), or infinity if it may miss a target that must be reached. Let X be the open states where the
    bound is finite, spent rows those whose inequality is strict, and suppose again that no free player can keep the play
-   in X by the others. From above: E[costs of n steps] <= U(s) - E[gaps] - E[U(s_n)]. Either E[gaps] is infinite and
+   in X by other rows. From above: E[costs of n steps] <= U(s) - E[gaps] - E[U(s_n)]. Either E[gaps] is infinite and
    costs tend to -inf, or the play leaves X almost surely, to decided states, and E[U(s_n)] tends to their values. Where
    the target must be reached no row is spent, so that it is reached. From below the same with the signs reversed; where
    the target must be reached, 6 holds as it is.

@@ -139,8 +139,8 @@ def _widened(solution: Solution, slack: float) -> Solution:
 def _settled(solution: Solution, upward: bool) -> Solution | None:
     """One side moved outward to its own Bellman image, again and again until nothing moves; None with a horizon.
 
-    A share of the values helps where rewards are paid. On a cycle without rewards or far from the target it scales
-    both sides of an inequality alike, so that an error of rounding remains one: this removes it.
+    Widening by a share of the values helps where rewards are paid. On a cycle without rewards or far from the target it
+    scales both sides of an inequality alike, so that a rounding error remains; moving to the image removes it.
     """
     if solution.objective.horizon is not None:
         return None

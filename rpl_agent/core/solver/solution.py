@@ -60,8 +60,8 @@ class Solution(ClaimedBounds):
         return self.lower if self.objective.sense is Sense.MAX else self.upper
 
     def check(self, sides: Sequence[bool] = (False, True)) -> list[str]:
-        """Problems of the bounds (of one of ``sides``; True: the upper), found without using how they were
-        computed; empty means certified."""
+        """Problems of the bounds on ``sides`` (True: the upper), found independently of how the bounds were computed;
+        empty means certified."""
         return problems_of(self, sides)
 
 

@@ -274,7 +274,7 @@ class _Found:
 
 
 def _known_bounds(problem: Problem, max_iterations: int, guess: np.ndarray | None, width: float) -> _Found | None:
-    """Bounds of a known model with cycles by sweeps alone, in one call of the core; None if they are not the way."""
+    """Bounds of a known model with cycles by sweeps alone, in one call of the core; None if sweeps do not apply."""
     pmdp, criterion = problem.pmdp, problem.criterion
     if problem.cs.kind != POINT or criterion.contracts or criterion.signed or problem.forward is not None:
         return None

@@ -115,7 +115,7 @@ def _signed_and_rounded(query: Query) -> bool:
 
 
 def _with_reward_end(query: Query, upward: bool) -> ParametricMDP:
-    """The model with every reward at one end of what it may be; values are monotone in rewards."""
+    """The model with every reward at one end of its range; values are monotone in rewards."""
     name, pmdp = query.objective.reward_name, query.pmdp
     assert name is not None
     side = np.inf if upward else -np.inf
@@ -127,7 +127,7 @@ def _with_reward_end(query: Query, upward: bool) -> ParametricMDP:
 def _surely(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: Nature, precision: float) -> np.ndarray:
     """(S,) where the target is reached with probability one, which no bracket of an iteration can show.
 
-    That is where a zero cost until the target, infinite if it is missed, is finite; the graph decides.
+    There, a cost that is 0 until the target and infinite if the target is missed is finite; the graph decides.
     """
     pmdp, objective = query.pmdp, query.objective
     if objective.criterion != Reach(objective.target or ""):

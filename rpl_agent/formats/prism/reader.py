@@ -74,7 +74,7 @@ class PrismModel:
         return self.pmdp.domain if self.bounds is None else self.bounds.domain
 
     def theta(self, values: Mapping[str, float]) -> np.ndarray:
-        """(d,) the point of the model's parameters for values of the file's."""
+        """(d,) the model's parameter vector for values of the file's parameters."""
         names = self.parameters
         if set(values) != set(names):
             raise ModelError(f"give a value for each parameter ({listed(names)}), and for no other")
@@ -193,7 +193,7 @@ def _for_the_first(found: ast.File, constants: Mapping[str, Number], program: Pr
         return program
     try:
         scope = program.scope.extended(found, constants)
-    except PrismError:  # said when the properties are loaded
+    except PrismError:  # reported when the properties are loaded
         return program
     return without_the_rest(replace(program, scope=scope), first)
 
@@ -246,7 +246,7 @@ def loads(
     tie_modules : commands of renamed modules share the distributions of their base.
     normalise : scale rows whose rounded numbers sum to 1 only up to 1e-5; a warning says how many.
     only_for : a property; plays stay where it is decided, and what lies behind is not explored. The model then answers
-        no other one. (Or what makes such a program; for `load`, ``FIRST`` is the first of the properties file.)
+        no other one. Or a function that makes such a program; for `load`, ``FIRST``: the first of the properties file.
 
     Anything wrong or unsupported is a `PrismError` with line and column.
     """

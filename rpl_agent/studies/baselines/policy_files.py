@@ -18,7 +18,7 @@ def policy_from_file(
 ) -> Policy:
     """The policy as one of the model.
 
-    make_env : the environment, which a model of Stable-Baselines3 is asked about; ``options`` are the agent's for it
+    make_env : makes the environment of a model of Stable-Baselines3; ``options`` are the agent's keywords for it
     """
     if not path.endswith(".zip"):
         return read_policy(path, pmdp)

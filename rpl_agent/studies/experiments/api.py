@@ -94,7 +94,7 @@ def plot_comparison(result: dict[str, Any], path: str | os.PathLike) -> None:
 
 
 def _policy_task(path: str, worlds: Sequence[suites.Task]) -> suites.Task:
-    """What a task says about a given policy: it is read once before anything is run, and a changed file is another."""
+    """The part of a task that names a policy: read once before anything is run; a changed file is another policy."""
     for world in worlds:
         policy_in(path, world_of(world))
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]

@@ -160,7 +160,7 @@ def online(
 
 
 def compare(worlds: Iterable[Task], agents: Sequence[Task], seeds: int, budget: int) -> list[Task]:
-    """Agents on the same worlds with the same budget; what names a world and an agent are parts of a task."""
+    """Agents on the same worlds with the same budget; ``worlds`` and ``agents`` are parts of tasks."""
     return [
         {"kind": "compare", **world, **agent, "episodes": budget, "seed": seed}
         for seed in range(seeds)

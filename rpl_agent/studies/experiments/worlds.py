@@ -96,7 +96,7 @@ def instance_name(name: str) -> str:
 
 
 def world_task(name: str) -> Task:
-    """What a task says about its world, checked before anything is run.
+    """The part of a task that names its world, checked before anything is run.
 
     ``instance`` is shown; the user's code is found by ``code``, and a changed file is another task.
     """

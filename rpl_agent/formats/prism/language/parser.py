@@ -141,12 +141,12 @@ def _parse(start: str, text: str, source: str) -> Any:
         raise PrismError(reason, _end_aware(error, text), source, text) from None
 
 
-#: Operators that ask for a number, of which only one is read, in front of a property.
+#: Operators that ask for a number; only one is read, in front of a property.
 _OPERATOR = re.compile(r"[PR](max|min)*")
 
 
 def _not_read(error: UnexpectedToken, start: str, text: str) -> str:
-    """What a text has that is known but not read; empty if it is simply wrong."""
+    """The message for a known construct that is not read; empty if the text is simply wrong."""
     token, before = str(error.token), text[: error.token.start_pos or 0]
     if start == "model" and token == "{" and not before.strip():
         return (

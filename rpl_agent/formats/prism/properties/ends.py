@@ -21,7 +21,7 @@ def opposite(expression: ast.Expression) -> ast.Expression:
 
 
 def reachability(path: ast.Expression) -> tuple[ast.Expression, ast.Expression | None, bool] | None:
-    """(target, avoid, complement) of a path formula that is reachability of states, or fails to be; else None.
+    """(target, avoid, complement) of a path formula that is reachability of states or the complement of it; else None.
 
     A bound on the number of steps does not matter here.
     """
@@ -41,9 +41,9 @@ def reachability(path: ast.Expression) -> tuple[ast.Expression, ast.Expression |
 
 
 def without_the_rest(program: Program, wanted: str | ast.Property) -> Program:
-    """The program in which plays stay where a property is decided; as it is where that is not known.
+    """The program in which plays stay where a property is decided; unchanged if that is not known.
 
-    What the property is worth at the initial states is the same: plays are looked at until they reach the target or
+    The property's value at the initial states is the same: it depends on plays only until they reach the target or
     what is to be avoided, and targets pay nothing.
     """
     try:
@@ -78,7 +78,7 @@ def _end(found: list[ast.Property], program: Program) -> Node | None:
 
 
 def _node(expression: ast.Expression, program: Program) -> Node:
-    """A state formula over variables; "init" and "deadlock" are none."""
+    """A state formula over variables; "init" and "deadlock" are not such formulas."""
     node = program.scope.resolve(expression)
     if node.type is not Type.BOOL:
         raise PrismError("not a state formula", expression.position)

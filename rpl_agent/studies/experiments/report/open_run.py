@@ -47,7 +47,7 @@ def open_figures(certificate: OpenCertificate) -> Table:
 
 
 def proposed_ties(stored: OpenState) -> Table:
-    """Rows that seem to draw from one distribution, and what it would buy to know it."""
+    """Rows that seem to draw from one distribution, and the gap if that were known."""
     lines = []
     for tie in stored_ties(stored)[:LISTED]:
         shown = ", ".join(f"{label!r} {share:.3f}" for label, share in zip(tie.labels, tie.shares))
