@@ -1,9 +1,9 @@
 """`AffineBound`: a bound on the value that is affine in the parameters, and its check.
 
-Over a frame C ⊂ {x0 + ρ L y : |y| ≤ 1}, U(s, y) = v(s) + g(s)·y + e(s) (LOWER: − e(s)) is one if U ≥ T U (LOWER: ≤) for
-every y in every undecided state of the *scope*, U bounds the values of decided states, and infinite plays do no
-harm: theorem and proof are in docs/guarantees.md, "One common parameter". With a horizon U has one function per number
-of steps to go, each bounding the next.
+Over a frame C ⊂ {x0 + ρ L y : |y| ≤ 1}, U(s, y) = v(s) + g(s)·y + e(s) (LOWER: − e(s)) is such a bound if U ≥ T U
+(LOWER: ≤) for every y in every undecided state of the *scope*, U bounds the values of decided states, and infinite
+plays do no harm: theorem and proof are in docs/guarantees.md, "One common parameter". With a horizon U has one function
+per number of steps to go, each bounding the next.
 
 `AffineProof` proves this from the numbers of the bound, the model and the region alone, however they were found.
 """
@@ -115,10 +115,10 @@ class AffineBound:
     side: Side
     policy: Policy | None  # whose value is bounded; None for every policy
     frame: Frame | BoxFrame
-    values: np.ndarray  # (S,) v; with a horizon (H + 1, S), row k for k steps to go, and so are the others
+    values: np.ndarray  # (S,) v; with a horizon (H + 1, S), row k for k steps to go; likewise the other arrays
     gradient: np.ndarray  # (S, r) g, in the coordinates y of the frame
     slack: np.ndarray  # (S,) e ≥ 0
-    scope: np.ndarray  # (S,) bool, the states that the bound covers: of a policy those that it reaches
+    scope: np.ndarray  # (S,) bool, the states that the bound covers; for a policy, those it reaches
 
     @cached_property
     def moved(self) -> np.ndarray:
@@ -282,7 +282,7 @@ class AffineProof:
         return issues
 
     def _spent(self, bound: AffineBound) -> np.ndarray | bool:
-        """(R,) of a total of both signs: rows whose inequality is strict (`solver.check`, point 8)."""
+        """(R,) for a total of both signs, the rows whose inequality is strict (`solver.check`, point 8)."""
         drawn = bound.policy is not None and bound.policy.rows is None
         if drawn or not self.problem.criterion.sums_endlessly:
             return False
@@ -316,7 +316,7 @@ def _played(problem: Problem, policy: Policy | None) -> np.ndarray:
 
 
 def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
-    """Shapes, non-finite numbers, an invalid policy."""
+    """Check the shapes, that all numbers are finite, and that the policy is valid."""
     pmdp, horizon = problem.pmdp, problem.objective.horizon
     shape = (pmdp.num_states,) if horizon is None else (horizon + 1, pmdp.num_states)
     wanted = {"values": shape, "slack": shape, "gradient": (*shape, bound.frame.dimension)}
@@ -335,14 +335,14 @@ def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
 
 
 def _decided(bound: AffineBound, problem: Problem, u: np.ndarray, g: np.ndarray) -> list[str]:
-    """Decided states: at least (at most) their value, and no dependence on y."""
+    """Check that in decided states the bound is at least (LOWER: at most) their value and does not depend on y."""
     known = np.flatnonzero(problem.task.decided)
     wrong = g[known].any(axis=1) | (bound.side.value * (u[known] - problem.boundary()[known]) < 0.0)
     return [f"the decided state {known[np.argmax(wrong)]} has a wrong value"] if wrong.any() else []
 
 
 def _closed(bound: AffineBound, problem: Problem) -> list[str]:
-    """Check that the scope contains the initial state and is left to decided states only."""
+    """Check that the scope contains the initial state and that plays leave it only to decided states."""
     pmdp, inside = problem.pmdp, bound.scope | problem.task.decided
     if not inside[pmdp.initial_state]:
         return ["the initial state is outside the scope"]

@@ -64,7 +64,7 @@ def own_gradient(
 ) -> np.ndarray | None:
     """(n,) a gradient in the coordinates of a region, converted to those of `slopes`, at an estimate θ (d,).
 
-    They differ if a polynomial model has a region of its reduced monomials; then None without an estimate.
+    The two differ if a polynomial model has a region of its reduced monomials; then None without an estimate.
     """
     if pmdp.table.is_affine or isinstance(region, ParameterRegion):
         return gradient

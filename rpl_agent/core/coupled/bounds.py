@@ -59,7 +59,7 @@ def find_bound(
 ) -> AffineBound | None:
     """A bound with the gradient of the expansion, still to be checked; None if none was found.
 
-    That of a policy is for the states that it reaches, or, without a horizon, for all of them (``everywhere``).
+    The bound of a policy covers the states that it reaches, or, without a horizon, all states (``everywhere``).
     """
     if isinstance(expansion, StepExpansion):
         return expansion.bound(side, every_policy)
@@ -68,7 +68,7 @@ def find_bound(
     margin = ROUNDING * largest
     if order is not None:
         order, here = order if every_policy else order[bound.scope[order]], (bound.values.copy(), bound.gradient)
-        raised = excess(problem, bound.policy, expansion.chances, side, here, order, margin)  # the copy in place
+        raised = excess(problem, bound.policy, expansion.chances, side, here, order, margin)  # raises the copy in place
         return replace(bound, slack=raised)
     if every_policy and expansion.policy.rows is not None:
         worst = _of_worst_rows(problem, expansion, bound, margin)
@@ -431,7 +431,8 @@ def worst_of_pieces(
     ends = region.minimize(np.stack([direction, -direction]))
     least, most = float(ends[0]), -float(ends[1])
     pieces = [Piece(least, most, known)]
-    # Only a split lowers the bound of a piece: more pieces as bad as the worst than splits left, and nothing is gained.
+    # Only a split lowers the bound of a piece: nothing is gained if more pieces share the worst bound than splits are
+    # left.
     while budget >= 2 and sum(piece.bound == max(p.bound for p in pieces) for piece in pieces) <= budget // 2:
         worst = max(range(len(pieces)), key=lambda k: (pieces[k].bound, pieces[k].high - pieces[k].low))
         old = pieces[worst]

@@ -30,7 +30,7 @@ from rpl_agent.core.solver.solve import solve, solve_at
 
 #: halve boxes without an affine bound this many times before using their interval MDP
 PATIENCE = 2
-#: do not use affine bounds at one point that are further apart
+#: do not use affine bounds at one point if they are further apart than this
 POINT_WIDTH = 1e-6
 #: no more boxes once a split gains less than this share of the bound
 SETTLED = 1e-3
@@ -131,8 +131,8 @@ class BoxBounds:
 
         A box without an affine bound may keep its parent's, unless ``eager``, because it will be halved. A box whose
         bound is within ``allowed`` of the best value so far will hardly be halved, so its axis is simply its longest;
-        one below that value has no better point, so none is searched. After the deadline a box keeps its parent's
-        bound, and no point is searched if one is known (``has_point``).
+        one below that value has no better point, so none is looked for. After the deadline a box keeps its parent's
+        bound, and no point is looked for if one is known (``has_point``).
         """
         cell = self._cell(lower, upper)
         if cell is None:

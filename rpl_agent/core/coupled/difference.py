@@ -57,7 +57,7 @@ class Comparison:
         return self.directions is not None and small and not self.problem.task.decided[pmdp.initial_state]
 
     def bounds(self, pieces: int) -> ValueDifference:
-        """Bounds over the whole region, from at most so many pieces of it a side."""
+        """Bounds over the whole region, from at most this many pieces of it per side."""
         found = [self._in_frame(frame, pieces) for frame in self._frames()] if self.applies else []
         if not found:
             return ValueDifference(-np.inf, np.inf)
@@ -92,7 +92,7 @@ class Comparison:
         return None if self.directions is None else frame_of(region, self.directions)
 
     def _of_pieces(self, above: Policy, below: Policy, pieces: int, enough: float) -> float:
-        """The most over the region, by boxes of it."""
+        """The most that one policy's value exceeds the other's by, over the region, by boxes of it."""
         count, directions = min(pieces, WORK // self.problem.pmdp.num_transitions), self.directions
         if self.region.dimension > GRAPH_DIMENSION or directions is None:
             return np.inf

@@ -31,7 +31,7 @@ FACTOR_LIMIT = 120_000
 KEPT_CHAINS, KEPT_STATES = 64, 100_000
 #: steps of policy iteration at the centre of a frame
 IMPROVEMENTS = 12
-#: a finite substitute for infinite values, relative to the others
+#: a finite substitute for infinite values, relative to the other values
 LOST = 4.0
 #: smaller gains, relative to the values, do not change a policy
 IMPROVEMENT = 1e-12
@@ -56,7 +56,7 @@ class ValueExpansion:
     def bound(self, side: Side, every_policy: bool, everywhere: bool = False) -> AffineBound:
         """A bound without slack, for the policy or for all, still to be checked.
 
-        That of the policy is for the states that it reaches, or for all of them (``everywhere``).
+        The bound on the policy covers the states that it reaches, or all states (``everywhere``).
         """
         policy, scope = (
             None if every_policy else self.policy,
@@ -76,7 +76,7 @@ def expand_without_cycles(
 ) -> ValueExpansion | None:
     """The expansion of a policy on the states it reaches, or of the best one at the centre (None), without cycles.
 
-    With ``everywhere``, that of a policy is for all states.
+    With ``everywhere``, the expansion of a policy covers all states.
     """
     pmdp, chances = problem.pmdp, chances_of(problem, frame)
     sinks = problem.structure.sinks
@@ -137,7 +137,7 @@ def expansion_of(
 class PolicyChain:
     """The part of a policy's chain that does not depend on the parameters while the same probabilities are positive."""
 
-    source: np.ndarray  # (n,) of the transitions of undecided states that are played, by state; the next three too
+    source: np.ndarray  # (n,) of the transitions that are played in undecided states, by state; likewise the next three
     target: np.ndarray
     expression: np.ndarray
     weight: np.ndarray
@@ -150,7 +150,7 @@ class PolicyChain:
     place: np.ndarray  # where the entries of the identity and of P stand in the pattern of I − γ P
     indices: np.ndarray
     indptr: np.ndarray
-    is_ordered: bool  # whether `solved` has an order of little fill-in: to find one takes half of a factorisation
+    is_ordered: bool  # whether `solved` is in an order of little fill-in: finding one takes half of a factorisation
     order: list[np.ndarray] = field(default_factory=list)  # such an order of `solved`, once it is known
 
     def factors(self, p: np.ndarray) -> Any:
@@ -298,7 +298,7 @@ def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueEx
 
 
 def swept_expansion(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
-    """The same by sweeps; None for a small chain, where plays have no end, and where sweeps do not find it."""
+    """`expand` by sweeps; None for a small chain, if plays have no end, or if sweeps do not find it."""
     pmdp, chances, decided = problem.pmdp, chances_of(problem, frame), problem.task.decided
     if pmdp.num_states <= SWEPT_STATES:
         return None

@@ -75,11 +75,11 @@ def settled_rows(proof: AffineProof, expansion: ValueExpansion, best: AffineBoun
 def _beaten(problem: Problem, best: AffineBound, mine: AffineBound, rows: np.ndarray) -> np.ndarray:
     """(n,) of some rows: whether r + γ p·U(s') is below L(s) for every parameter of the frame (minimising: above)."""
     pmdp, chances = problem.pmdp, chances_of(problem, best.frame)
-    # the states' own functions are those behind the successors': a row looks them up there
+    # π's functions are appended to those of U: a row looks up that of its own state there
     u = np.concatenate([best.moved, mine.moved])
     g = np.concatenate([best.gradient, mine.gradient])
     behind = cached_on(pmdp, "states behind", lambda pmdp: (pmdp.row_state + pmdp.num_states).astype(np.int32))
-    reward, is_few = problem.reward, 2 * len(rows) < pmdp.num_rows  # to copy most rows takes longer
+    reward, is_few = problem.reward, 2 * len(rows) < pmdp.num_rows  # copying most rows would take longer
     if is_few:
         behind, chances, reward = behind[rows], of_rows(chances, rows), reward[rows]
     out = np.empty(len(behind))
@@ -120,7 +120,7 @@ def _ties(problem: Problem, mine: AffineBound, rows: np.ndarray) -> np.ndarray:
     chances = chances_of(problem, mine.frame)
 
     def worth(rows: np.ndarray) -> np.ndarray:
-        """(n,) at the centre, with what the policy is worth behind them."""
+        """(n,) the worth of rows at the centre, if the policy is played after them."""
         moves, first = gather(pmdp.row_ptr, rows)
         terms = chances.p[pmdp.expression[moves]] * mine.values[pmdp.successor[moves]]
         return np.asarray(problem.reward[rows] + problem.gamma * np.add.reduceat(terms, first[:-1]))

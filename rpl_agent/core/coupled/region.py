@@ -31,7 +31,7 @@ FLOOR = 1e-9
 #: how much closer than the precision a bound is brought to a threshold that it does not decide
 CLOSER = 1e-3
 EVERYWHERE, NOWHERE, SOMEWHERE, NOT_DECIDED = "everywhere", "nowhere", "in parts", "not decided at this precision"
-YES, NO = "yes", "no"  # of a question about one model
+YES, NO = "yes", "no"  # answers to a question about one model
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class RegionSolution:
 
 
 def compares(lower: float, upper: float, comparison: str, threshold: Fraction) -> bool | None:
-    """Whether a number between lower and upper compares so; None if undecided."""
+    """Whether the comparison holds for a number between lower and upper; None if undecided."""
     least, most = (value if not isfinite(value) else Fraction(value) for value in (lower, upper))
     if comparison not in (">=", ">", "<=", "<"):
         raise ModelError(f"comparison {comparison!r} must be one of >=, >, <=, <")

@@ -40,8 +40,8 @@ SPLIT, HOPELESS = 0.25, 1.5
 class Regret:
     """How far a policy is from the best one."""
 
-    most: float  # that any policy gains over it, inf if not found
-    undecided: np.ndarray | None = None  # rows that may still be part of a better one; None if not looked for
+    most: float  # the most that any policy gains over it, inf if not found
+    undecided: np.ndarray | None = None  # rows that may still be part of a better policy; None if not looked for
     is_optimal: bool = False  # no policy is better
 
     def at_most(self, other: float) -> Regret:
@@ -55,7 +55,7 @@ NOT_FOUND = Regret(np.inf)
 def proved_regret(found: CoupledBounds, region: Region, policy: Policy, known: float, pieces: int = 1) -> Regret:
     """The regret of a policy in the initial state, over the region.
 
-    found : of the same region, whose proved bounds are used again
+    found : bounds of the same region; the proved ones are used again
     known : a bound on the regret that holds already, inf if there is none; pieces of the region are tried where the
         whole region hardly improves on it
     pieces : the most pieces to try

@@ -96,7 +96,7 @@ def _new_ties(
         return np.zeros(len(rows), bool)
     state = problem.pmdp.row_state[rows]
     own = found.classes[state]
-    # the state's own row, where a class has none that stands for it
+    # the state's own row, if no state stands for its class
     like = policy[np.where(found.stands[own] >= 0, found.stands[own], state)]
     leads = _Destinations(problem, coefficients, found.classes, np.concatenate([like, rows]))
     asked = len(rows) + np.arange(len(rows))
@@ -135,7 +135,7 @@ def _guess(problem: Problem, values: np.ndarray, gradient: np.ndarray) -> np.nda
 
 
 def _clusters(column: np.ndarray) -> np.ndarray:
-    """(n,) numbers of clusters: numbers next to each other in order that are nearly equal."""
+    """(n,) the cluster of each number: neighbours in order that are nearly equal share one."""
     order = np.argsort(column, kind="stable")
     ordered = column[order]
     new = np.diff(ordered, prepend=ordered[:1]) > EQUAL * (1.0 + np.abs(ordered).max())
@@ -170,7 +170,7 @@ class _Destinations:
         return np.asarray(self._is_delay[rows] & (self._after[self._first[rows]] == classes))
 
     def same(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """(n,) whether each row pays and leads like the other one; not where that is −1."""
+        """(n,) whether each row pays and leads like the other one; False where that is −1."""
         known = others >= 0
         found = known & (self._reward[rows] == self._reward[others]) & (self._count[rows] == self._count[others])
         rows, others, count = rows[found], others[found], self._count[rows[found]]

@@ -58,7 +58,7 @@ def bootstrapped(
 ) -> Policy | None:
     """The best policy at θ that plays the baseline's share of every row that is not known; None if it is the baseline.
 
-    The rest of a state goes to its best known row: policy iteration (`Laroche et al., 2019`, their Π_b).
+    The rest of a state's probability goes to its best known row: policy iteration (`Laroche et al., 2019`, their Π_b).
     """
     p, task = pmdp.instantiate(theta).probability, objective.resolve(pmdp)
     sign = 1.0 if objective.sense is Sense.MAX else -1.0

@@ -6,8 +6,8 @@ is settled before the play is over can become open again, and if targets are rea
 anything else is refused by name.
 
     w P(F a) with w < 0  is  w + |w| (1 − P(F a)): a play that is over without a pays |w|, and so does one that never
-    ends. For the latter, states in which a play can be held get an action that ends it: at any parameter of the region,
-    since a chance may be zero at one of them, and only where the play is held without a loss in the sum, such as the
+    ends. For the latter, a state gets an action that ends the play if a play can be held there at some parameter of the
+    region (a chance may be zero at one of them), and only if it can be held without a loss in the sum, such as the
     infinite cost of a target that is missed.
 
 With that every probability is a reward of the sign that the sum is optimised for, and the solver needs no losses.
@@ -38,7 +38,7 @@ class WeightedSum:
     """A model with one objective whose value plus ``constant`` is a weighted sum of values."""
 
     pmdp: ParametricMDP
-    origin: np.ndarray  # (R',) the row of the model that each row is, −1 for those that end the play
+    origin: np.ndarray  # (R',) the model's row for each row, −1 for rows that end the play
     objective: Objective
     constant: float
     rounding: float  # error of the sum from the scaling of discounted rewards
@@ -72,7 +72,7 @@ class CombinedModel:
             early = settled & ~self.over
             wrong = early[source] & ~settled[pmdp.successor]
             counts_targets = task.criterion.at_target > 0.0
-            if counts_targets:  # behind a state to avoid a target counts no more
+            if counts_targets:  # after a state to avoid, targets no longer count
                 wrong |= early[source] & task.target[pmdp.successor]
             bad = np.flatnonzero(wrong)
             state = int(source[bad[0]]) if len(bad) else -1
@@ -174,7 +174,7 @@ class CombinedModel:
         return WeightedSum(ended, origin, objective, float(weights[turned].sum()), rounding)
 
     def _stops(self, weights: np.ndarray, turned: np.ndarray, sense: Sense, hull: Hull) -> np.ndarray:
-        """(S,) where plays that never end may be as good as those that do."""
+        """(S,) where plays that never end may be as good as those that end."""
         if self.discount < 1.0:
             return np.zeros_like(self.over)
         costs = weights if sense is Sense.MIN else -weights
@@ -184,12 +184,12 @@ class CombinedModel:
                 needless |= ~settled
             elif task.objective.must_reach and cost < 0.0 and self._held(~settled, False, hull).any():
                 raise ModelError(f"the infinite cost of {task.objective.describe()} would make a sum better")
-        if sense is Sense.MAX and not turned.any():  # what they collect is all that they are worth
+        if sense is Sense.MAX and not turned.any():  # endless plays are worth just what they collect
             return np.zeros_like(self.over)
         return self._held(~needless, self._losing(costs), hull)
 
     def _losing(self, costs: np.ndarray) -> np.ndarray | bool:
-        """(R,) the rows that make the sum worse whenever they are taken; none where others make it better."""
+        """(R,) the rows that make the sum worse whenever they are taken; False if some row makes it better."""
         state = self.pmdp.row_state
         paid = [np.where(settled[state], 0.0, task.reward) for task, settled in zip(self.tasks, self.settled)]
         total = costs @ np.array(paid)
@@ -200,7 +200,7 @@ class CombinedModel:
         pmdp = self.pmdp
         usable = usable_rows(played_rows(None, pmdp.num_rows), losing)
 
-        def nature() -> Struct:  # a row may stay where no chance that leaves is certainly positive
+        def nature() -> Struct:  # a row may stay if no chance to leave is certainly positive
             certain, _ = graph_bounds(False, *hull, model_rows(pmdp))
             return moves(certain, np.ones(pmdp.num_transitions))
 

@@ -1,8 +1,9 @@
 """`curve`: what two objectives cost each other, certified from one region.
 
-For each of several weights one total (`combined`) is bounded over the region: no policy gains more than that, which is
-a half plane of pairs of values; and its robust policy has certified bounds on both values, a box. All boxes and half
-planes hold on one event, so they cost one δ. The true curve runs between the boxes and the edges of the half planes.
+For each of several weights one total (`combined`) is bounded over the region. No policy gains more than the bound, so
+the pairs of values lie in a half plane; the robust policy of the total has certified bounds on both values, a box. All
+boxes and half planes hold on one event, so they cost one δ. The true curve runs between the boxes and the edges of the
+half planes.
 
 Gains: an objective that minimises counts with its negative value, so that more is better for both.
 """
@@ -27,7 +28,7 @@ from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertaint
 
 #: the fewest weights: each objective alone, and both
 FEWEST = 3
-#: how little an objective weighs beside the other where it should not count: it decides ties only
+#: weight of an objective, relative to the other one, where it should only decide ties
 TIE = 1e-3
 
 
@@ -62,7 +63,7 @@ class ObjectiveCurve:
 
     @property
     def signs(self) -> np.ndarray:
-        """(2,) what turns values into gains."""
+        """(2,) the signs that turn values into gains."""
         return np.array([1.0 if objective.sense is Sense.MAX else -1.0 for objective in self.objectives])
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def curve(
     scale = np.where(np.isfinite(spread) & (spread > 0.0), spread, 1.0)
     angles = np.linspace(0.0, np.pi / 2, points)[1:-1]
     inner = [search.at(np.array([np.cos(a), np.sin(a)]) / scale) for a in angles]
-    seen: dict[tuple[float, ...], CurvePoint] = {}  # policies that differ where they never are have equal bounds
+    seen: dict[tuple[float, ...], CurvePoint] = {}  # policies that differ only where they never are: equal bounds
     for point, _ in (ends[0], *inner, ends[1]):
         seen.setdefault((*point.lower, *point.upper), point)
     planes = [plane for _, plane in (ends[0], *inner, ends[1]) if plane is not None]

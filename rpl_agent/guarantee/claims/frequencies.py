@@ -31,7 +31,7 @@ class LoggedBaseline:
     counts: Counts
     policy: Policy  # the baseline
     original: ParametricMDP
-    places: np.ndarray  # (R,) the row of the larger model that each row of the model is; −1 where it never is
+    places: np.ndarray  # (R,) the larger model's row for each row of the model; −1 if it has none
 
     def lifted(self, policy: Policy) -> Policy:
         """A policy of the model in the larger one, which it never leaves."""

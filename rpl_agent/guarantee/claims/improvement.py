@@ -40,11 +40,11 @@ from rpl_agent.guarantee.pipeline import Config, Uncertainty, certify_uncertaint
 
 FORMAT = "rpl-improvement/2"
 #: Widths, as shares of the range of returns, that the bounds on a log's mean are planned for: the number of episodes
-#: may have been decided by the data, so it must not be planned with.
+#: may have been decided by the data, so plans must not use it.
 WIDTHS = (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10)
 #: Pieces of the region to try where the whole falls short.
 PIECES = 8
-#: If less than this share of the estimate is certified, so many times the pieces of the region are tried.
+#: If less than this share of the estimate is certified, this many times as many pieces of the region are tried.
 ENOUGH, MORE_PIECES = 0.5, 4
 #: How the improvement was bounded.
 COMMON, APART, RETURNS = "a common parameter", "two certificates", "the returns of the log"
@@ -381,16 +381,16 @@ class _Comparing:
 
 
 def _below(first: float, second: float) -> float:
-    """first − second, rounded down; −inf where it is not a number."""
+    """first − second, rounded down; −inf if it is NaN."""
     found = first - second
     return -math.inf if math.isnan(found) else math.nextafter(found, -math.inf)
 
 
 def more_episodes(episodes: int, lower: float, spread: float, gain: float) -> int | None:
-    """Further episodes until the lower bound on a gain is positive, an estimate; 0 if it is, None if it never will be.
+    """Estimated further episodes until the lower bound on a gain is positive; 0 if it is now, None if it never will be.
 
-    The bound falls short of the gain by a part that shrinks with the square root of the data (``spread``, all of it if
-    that is not known) and by one of second order, which shrinks with the data.
+    The bound falls short of the gain by a part that shrinks with the square root of the data (``spread``; the whole
+    shortfall if that is not known) and by one of second order, which shrinks with the data.
     """
     if lower > 0.0:
         return 0
@@ -400,5 +400,5 @@ def more_episodes(episodes: int, lower: float, spread: float, gain: float) -> in
     first = min(max(spread, 0.0), short) if math.isfinite(spread) else short
     second = short - first
     root = math.sqrt(first * first + 4.0 * second * gain)
-    share = (2.0 * gain) / (first + root)  # of second x² + first x = gain, without cancellation
+    share = (2.0 * gain) / (first + root)  # the root x > 0 of second x² + first x = gain, without cancellation
     return max(1, math.ceil((episodes / share**2 - episodes) * (1.0 - 1e-9)))

@@ -31,7 +31,7 @@ def best_within(pmdp: ParametricMDP, theta: np.ndarray, objective: Objective) ->
 
 
 def achievable(pmdp: ParametricMDP, theta: np.ndarray, limits: Sequence[Limit]) -> tuple[str, Certificate]:
-    """(whether one policy keeps all limits: yes, no or not decided; the best of the first one within the others)."""
+    """(whether one policy keeps all limits: yes, no or not decided; the best value of the first within the others)."""
     first, *others = limits
     found = best_within(pmdp, theta, first.objective.subject_to(*others))
     within = found.keeps_limits if others else True

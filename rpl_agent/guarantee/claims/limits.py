@@ -46,7 +46,7 @@ from rpl_agent.guarantee.pipeline import (
 
 #: Rounds in which thresholds are tightened until a policy keeps its limits, and in which they are loosened again.
 TIGHTENED, LOOSENED = 12, 6
-#: More than the bounds demand, so that rounding does not cost another round.
+#: Relative amount by which thresholds move further than the bounds demand, so that rounding costs no further round.
 MARGIN = 1e-4
 #: Relative difference below which bounds that cross are equal up to rounding.
 SAME = 1e-9
@@ -236,7 +236,7 @@ class LimitSearch:
         return min(tried, key=lambda one: float(np.maximum(one.excess, 0.0).max()))
 
     def with_room(self) -> Policy | None:
-        """The best policy that is certified to keep limits half-way to the tightest ones that any is certified to keep.
+        """The best policy certified to keep limits half-way from these to the tightest ones certified for any policy.
 
         None if there is none with a finite guarantee.
         """

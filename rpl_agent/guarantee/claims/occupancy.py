@@ -52,7 +52,7 @@ class OccupancyProgram:
         self.flow = scipy.sparse.csr_array((entries, (where, columns)), shape=(states, rows))
 
     def solve(self, thresholds: np.ndarray, elsewhere: Policy) -> LimitedOptimum | None:
-        """The best policy with limits at ``thresholds`` (K − 1,), and as ``elsewhere`` where it never is.
+        """The best policy with limits at ``thresholds`` (K − 1,), which plays as ``elsewhere`` where it never is.
 
         None if no policy keeps them, or the solver failed.
         """
@@ -72,7 +72,7 @@ class OccupancyProgram:
         return LimitedOptimum(self._policy(x, elsewhere), paid @ x, multipliers)
 
     def _policy(self, x: np.ndarray, elsewhere: Policy) -> Policy:
-        """The policy of occupancies: their shares in a state."""
+        """The policy with these occupancies: each row has its share of those in its state."""
         pmdp: ParametricMDP = self.combined.pmdp
         x = np.where(x > NOISE * x.max(initial=0.0), x, 0.0)
         visits, origin = np.zeros(pmdp.num_rows), self.origin[self.used]

@@ -1,8 +1,8 @@
 """The joint likelihood's set of a model of blocks, as `checker.Likelihood` proves it with a Gaussian prior.
 
-Particles would have to fill all coordinates; a density has only its own block to fill. The theorem stands in the
-checker (`_of_blocks`); here are the mark and the ellipsoids ρ, for which any choice is valid, and their bound in
-floats, moved outward by more than its rounding error.
+Particles would have to fill all coordinates at once; a density has to fill only its own block. The checker
+(`_of_blocks`) has the theorem. This module chooses the mark and the ellipsoids ρ, for which any choice is valid, and
+computes their bound in floats, moved outward by more than its rounding error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rpl_agent.guarantee.likelihood.line import Line
 
 #: Steps of Newton's method to the likeliest point after a mark, and the decrement at which they end.
 STEPS, CLOSE = 60, 1e-9
-#: An ellipsoid may take expressions down to this share of their value at its centre, squared.
+#: The largest change of an expression over an ellipsoid, relative to its value at the centre, squared.
 MOST_SPREAD = 0.7
 
 
@@ -115,7 +115,7 @@ def _posterior(forms: Forms, prior: Density, K: np.ndarray) -> np.ndarray | None
 
 
 def _ellipsoids(line: Line, forms: Forms, prior: Density, K: np.ndarray, m: np.ndarray) -> list[np.ndarray] | None:
-    """T of each block, (d + 2) times the posterior's variance where all expressions stay positive."""
+    """T of each block: TT' is (d + 2) times the posterior's variance, or less to keep all expressions positive."""
     f, found = forms.at(m[None])[0], []
     scaled = forms.weights * (np.sqrt(K) / f)[:, None]
     precision = scaled.T @ scaled + prior.L @ prior.L.T

@@ -83,7 +83,7 @@ class Observations:
 def rounding(observed: Observations, x: np.ndarray) -> float:
     """Bound on the floating-point error of g near x (nats), with room to spare.
 
-    Relative error of f: its summands' rounding over f. Of the sum of n terms: n units of Σ K|ln f|.
+    The relative error of f is its summands' rounding over f; the error of the sum of n terms is n units of Σ K|ln f|.
     """
     return (8.0 + len(observed.counts)) * np.finfo(float).eps * core.rounding_size(observed.struct, x) + 1e-9
 
@@ -251,7 +251,7 @@ def parameter_chart(pmdp: ParametricMDP) -> ParameterChart:
             assert point is not None, "domains are bounded, and an empty one has been refused"
             ends.append(float(gradient @ point))
         vertices = np.array(ends)[:, None]
-    elif reduction.rank > 1 and domain.dimension <= MAX_PROJECTED:  # of rank 0, where nothing varies, there is no hull
+    elif reduction.rank > 1 and domain.dimension <= MAX_PROJECTED:  # at rank 0 nothing varies: no hull
         from scipy.spatial import HalfspaceIntersection
 
         A, b = domain.constraints()

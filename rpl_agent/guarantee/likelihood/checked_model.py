@@ -24,7 +24,7 @@ class Basis(NamedTuple):
     x: dict[checker.Monomial, checker.Polynomial]  # by the monomial whose coefficients are the weights of x
     domain: list[list[Fraction]]  # (c, w) with c + w·x ≥ 0 in the domain
     start: list[Fraction]  # x of a point where all expressions are positive
-    blocks: list[list[int]]  # the coordinates of each, of a model that is learned in blocks
+    blocks: list[list[int]]  # the coordinates of each block, if the model is learned in blocks; else empty
 
 
 @cached_fact
@@ -116,8 +116,8 @@ def _coordinates(pmdp: ParametricMDP) -> dict[str, Any] | None:
 def _basis(pmdp: ParametricMDP) -> Basis | None:
     """The reduced coordinates of the model, and a point where all expressions are positive.
 
-    Models of many independent blocks have none, nor have polynomials of many coordinates: sets of their parameters are
-    tighter, though not proved, and need no linear programs.
+    None for models of many independent blocks, and for polynomials of many coordinates: for these, sets of the
+    parameters are tighter, though not proved, and need no linear programs.
     """
     table, blocks = pmdp.table, _blocks(pmdp)
     most = checker.MOST_COORDINATES if table.is_affine else GRAPH_DIMENSION
@@ -143,9 +143,9 @@ def _basis(pmdp: ParametricMDP) -> Basis | None:
 
 
 def _blocks(pmdp: ParametricMDP) -> list[list[int]]:
-    """The coordinates of each block of a model that is learned in blocks; none if there are too many.
+    """The coordinates of each block of a model that is learned in blocks; empty for others, and if there are too many.
 
-    One block of more coordinates than particles can fill is learned as a block, too.
+    A single block of more coordinates than particles can fill is learned as a block, too.
     """
     rank = pmdp.table.reduction.rank
     if rank > checker.MOST_OF_BLOCKS:
@@ -157,7 +157,7 @@ def _blocks(pmdp: ParametricMDP) -> list[list[int]]:
 
 
 def _is_exact(pmdp: ParametricMDP, matrix: list[list[Fraction]]) -> bool:
-    """Whether every coefficient is that of the coordinates: numerators = those of the pivots @ matrix."""
+    """Whether the coordinates give every coefficient exactly: all numerators = numerators of the pivots @ matrix."""
     table = pmdp.table
     whole = math.lcm(*table.denominators)
     scale = math.lcm(*(c.denominator for row in matrix for c in row))
@@ -182,7 +182,7 @@ def _are_positive(pmdp: ParametricMDP, theta: np.ndarray, point: list[Fraction])
 
 
 def _domain_rows(pmdp: ParametricMDP, basis: dict[checker.Monomial, checker.Polynomial]) -> list[list[Fraction]]:
-    """(c, w) with c + w·x ≥ 0 in the domain: its bounds and rows, as far as x tells, and McCormick's inequalities."""
+    """(c, w) with c + w·x ≥ 0 in the domain: bounds and rows that are functions of x, McCormick's inequalities."""
     found = []
     rows: list[checker.Polynomial] = [
         {(): Fraction(c)} | {((i, 1),): -Fraction(y) for i, y in enumerate(row) if y}
@@ -196,7 +196,7 @@ def _domain_rows(pmdp: ParametricMDP, basis: dict[checker.Monomial, checker.Poly
             found.append([c, *w])
     for i, (pivot, terms) in enumerate(basis.items()):
         if terms == {pivot: 1} and len(pivot) == 1 and pivot[0][1] == 1:
-            continue  # a parameter: its bounds are there
+            continue  # a parameter: its bounds are among the rows already
         unit = [Fraction(i == j) for j in range(len(basis))]
         low, high = -_most(pmdp, {m: -c for m, c in terms.items()}), _most(pmdp, terms)
         found += [[-low, *unit], [high, *(-y for y in unit)]]

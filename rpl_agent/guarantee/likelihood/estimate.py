@@ -30,8 +30,8 @@ from rpl_agent.guarantee.likelihood.polynomial.parameters import parameter_block
 MAX_PARAMETERS = 200
 #: Small enough for the fit to touch an edge that the data push it against.
 EDGE_BARRIER = 1e-3
-#: Name an edge if crossing it gains this many nats (1 % likelier; for bounds of 0 and 1, which nobody chose, the last
-#: number), and warn from the second number on (20 times likelier).
+#: Name an edge if crossing it gains the first number of nats (1 % likelier), or the last one for bounds of 0 and 1,
+#: which nobody chose; warn from the second number on (20 times likelier).
 GAIN, TELLING_GAIN, UNIT_GAIN = 0.01, 3.0, 3.0
 
 
@@ -51,7 +51,7 @@ def point_estimate(
         return None
     reduced = without_unused(pmdp)
     if reduced is not pmdp and not pmdp.domain.A[:, ~used_parameters(pmdp.table)].any():
-        # The data carry no information about the others: use the midpoint of their bounds.
+        # The data carry no information about unused parameters: use the midpoint of their bounds.
         used, whole = used_parameters(pmdp.table), (pmdp.domain.lower + pmdp.domain.upper) / 2
         found = point_estimate(reduced, counts, None if warm is None else warm[used], barrier)
         assert found is not None
@@ -77,7 +77,7 @@ def _fitted(chart: ParameterChart, counts: Counts, warm: np.ndarray | None, barr
 
 
 def _estimate_by_blocks(pmdp: ParametricMDP, counts: Counts, barrier: float) -> np.ndarray | None:
-    """Block by block; for a single distribution, frequencies with ``barrier`` / 2 added to each outcome's count."""
+    """The estimate by blocks; for a single distribution, frequencies with ``barrier`` / 2 added to each count."""
     blocks, domain = factorisation(pmdp), pmdp.domain
     successes = counts.successes + 0.5 * barrier
     theta, place = (domain.lower + domain.upper) / 2, {name: j for j, name in enumerate(domain.parameters)}
@@ -177,7 +177,7 @@ def _outside(domain: Domain, j: int, value: float) -> str:
 
 
 def excess(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(frequency, nats gained by it over the nearest value within bounds, coordinate) for each x_j of such blocks."""
+    """(frequency, nats gained over the nearest value in bounds, coordinate) per x_j of single-distribution blocks."""
     blocks = factorisation(pmdp)
     own = np.flatnonzero(blocks.first >= 0)
     first = blocks.first[own]

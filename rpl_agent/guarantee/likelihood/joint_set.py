@@ -2,12 +2,11 @@
 
     C = {x : g(x) = −Σ_f K_f ln f[x] ≤ bound},    x the `checked_model.joint_coordinates`
 
-The theorem, and what K and the bound are, stand in the checker; nothing here may be chosen differently but the shares
-λ of particles, for which any choice is valid. Here they are those of the terms of E near the boundary of C, where
-Jensen's inequality then loses least.
+The checker has the theorem, and defines K and the bound. Only the shares λ of particles may be chosen here: any choice
+is valid. They are the shares of the terms of E near the boundary of C, where Jensen's inequality then loses least.
 
-Every number is moved outward by more than its rounding error, so that the set of the checker, which has none, lies
-inside: whatever holds on the set here is proved there.
+Every number is moved outward by more than its rounding error. So the checker's set, which has no rounding error, lies
+inside this one: whatever holds on the set here is proved there.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from rpl_agent.guarantee.likelihood.line import Estimate, Line
 Rows = tuple[np.ndarray, np.ndarray]
 Tally = Callable[[np.ndarray], np.ndarray]
 
-#: Shares of particles are multiples of this. Those that add little are left out, and at most as many are used as make
-#: this many logarithms: the checker takes each of them.
+#: Shares of particles are multiples of the first number. The smallest ones, up to the second number of all, are left
+#: out. The third is the most logarithms of the particles that are used, because the checker computes each of them.
 SHARE, NEGLIGIBLE, MOST_LOGARITHMS = 2.0**-20, 0.005, 40_000
-#: Likelihoods of all particles are computed up to this many logarithms, beyond that of the nearest ones; up to the last
-#: number logarithms are kept with their mark.
+#: Likelihoods of all particles are computed if that takes at most this many logarithms; else only those of the nearest
+#: ones, at least the second number per dimension. Up to the last number, logarithms are kept with their mark.
 MOST_EVALUATED, NEAREST, MOST_KEPT = 1_000_000, 64, 200_000
 #: Windows that begin before this share of the data have too vague a prior to matter.
 EARLIEST = 1e-3
@@ -107,7 +106,7 @@ class JointSet:
             return np.where((f > 0.0).all(axis=1), -np.log(f) @ self.observed.counts, np.inf)
 
     def contains(self, points: np.ndarray) -> np.ndarray:
-        """(k,) whether g ≤ bound, in doubt yes."""
+        """(k,) whether g ≤ bound; True in doubt."""
         return self.values(np.atleast_2d(points)) <= self.bound + self.slack
 
     def tangents(self, points: np.ndarray) -> Rows:
@@ -143,7 +142,7 @@ class JointSet:
         return Ball(self.center, factor) if np.isfinite(factor).all() and self._is_enclosed(factor, room) else None
 
     def _is_enclosed(self, factor: np.ndarray, room: float) -> bool:
-        """The check of the checker, in floats, with room for their errors."""
+        """The checker's check, in floats, with room for their rounding errors."""
         counts = self.observed.counts
         n_f = self.observed.weights @ factor / self.observed.values(self.center)[:, None]
         phi = 1.0 / (1.0 + 2.0 / 3.0 * np.linalg.norm(n_f, axis=1))
@@ -241,7 +240,7 @@ def _first_prior(line: Line) -> Prior:
 
 
 def _particles(line: Line, counts: np.ndarray, x: np.ndarray) -> Prior:
-    """Those of a mark with these counts (n,) and the estimate x (r,)."""
+    """The particles of a mark with these counts (n,) and the estimate x (r,)."""
     L, r = line.spread(counts, x), line.dimension
     number = np.arange(1, line.size + 1)
     u = number[:, None] * np.array(checker.STEPS[:r]) % 1.0
@@ -329,7 +328,7 @@ def _logarithms(forms: Forms, points: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _log_likelihoods(prior: Prior, forms: Forms, K: np.ndarray, center: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(places among the particles, Σ K ln f there), of all or of those nearest to the centre; −inf outside {f > 0}."""
+    """(places of particles, Σ K ln f there), for all particles or those nearest to the centre; −inf outside {f > 0}."""
     places, seen = np.arange(len(prior.points)), np.flatnonzero(K)
     if prior.logarithms is not None:
         return places, np.where(prior.inside, prior.logarithms @ K, -np.inf)
@@ -345,7 +344,7 @@ def _log_likelihoods(prior: Prior, forms: Forms, K: np.ndarray, center: np.ndarr
 
 
 def _shares(terms: list[np.ndarray], sizes: np.ndarray, alpha: float) -> list[np.ndarray]:
-    """The share of each particle in E where ln E = ln 1/α: there ln L_j has fallen by h · (its size over the largest).
+    """The share of each particle in E where ln E = ln 1/α: there ln L_j of window j has fallen by h size_j / max size.
 
     terms : per window (m_j,) the logarithms of the terms of E at the centre.
     """
@@ -365,7 +364,7 @@ def _log_sum(terms: np.ndarray) -> float:
 
 
 def _whole_shares(shares: list[np.ndarray], most: int) -> list[np.ndarray]:
-    """The same as whole multiples of `SHARE`; 0 for those that are left out."""
+    """The shares as whole multiples of `SHARE`; 0 for particles that are left out."""
     every = np.concatenate(shares)
     order = np.argsort(-every, kind="stable")
     needed = int(np.searchsorted(np.cumsum(every[order]), (1.0 - NEGLIGIBLE) * every.sum())) + 1

@@ -23,7 +23,7 @@ class Line:
     free: np.ndarray  # (n,) the expressions that are not constant
     floats: np.ndarray  # (n, r + 1) their (c, w)
     walls: np.ndarray  # (m, r + 1) rows of the domain
-    start: np.ndarray  # (r,) a point at which all are positive
+    start: np.ndarray  # (r,) a point at which all expressions and rows are positive
     rows: np.ndarray  # (n + m, r + 1) of expressions and domain
     blocks: list[list[int]]  # the coordinates of each block of a model that is learned in blocks; else none
 
@@ -77,7 +77,7 @@ class Line:
         return self._fit(np.zeros(len(self.free)), self.start), 0
 
     def next_fit(self, counts: np.ndarray, before: Estimate) -> Estimate:
-        """The estimate at a mark, from counts (n,) of the free expressions among all (their sum is that of all)."""
+        """The estimate at a mark, from the counts (F,) of all expressions; only the free ones enter the fit."""
         total = int(counts.sum())
         if total and 4 * total < 5 * before[1]:
             return before
@@ -97,5 +97,5 @@ class Line:
         return L
 
     def _weights(self, counts: np.ndarray) -> np.ndarray:
-        """(n + m,) of expressions and of rows of the domain."""
+        """(n + m,) weights of the expressions and of the domain's rows."""
         return np.concatenate([counts + self.tau, np.full(len(self.walls), checker.WALL)])

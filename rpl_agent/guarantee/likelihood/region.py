@@ -60,7 +60,7 @@ class Learned:
             return build_region(self.pmdp, self.lower, self.upper)  # without data
         found = self._outer(self.joint)
         if self.ball is not None and self.joint.dimension > 1:
-            use_own_frame(found)  # the only one that the checker proves
+            use_own_frame(found)  # the only frame that the checker proves
         return found
 
     def _sliced(self) -> Region:
@@ -135,7 +135,7 @@ def learned(pmdp: ParametricMDP, counts: Counts, delta: float, objective: Object
 
 
 def has_joint_set(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> bool:
-    """Whether data are known by more than intervals: of blocks only with bets, by which alone they gain."""
+    """Whether data tell more than intervals do: for models of blocks only with bets, as they gain by nothing else."""
     line = joint_coordinates(pmdp)
     return line is not None and (not line.is_product or basis_of(pmdp, counts, objective) == "bets")
 

@@ -1,4 +1,4 @@
-"""How the likelihood divides the main share of δ: in the proportions of the checker's table, which has parts of δ."""
+"""How the likelihood divides the main share of δ: in the proportions of the checker's table of parts of δ."""
 
 from __future__ import annotations
 

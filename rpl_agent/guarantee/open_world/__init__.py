@@ -32,9 +32,9 @@ turned round, from the steps of π's rows after π was fixed. Then u at the numb
 bounds V^π from below (`witness.PlayedPolicy`).
 
 *Proof.* G_k + γ^T_k V^π(s_k) lies in [low, high] and has mean V^π given what was seen before the episode, because the
-time of the cut depends on the past only. The rest is as above: less for the state that is cut off lowers the bound. ∎
+time of the cut depends on the past only. The rest is as above: using Lo(s_k) ≤ V^π(s_k) only lowers the bound. ∎
 
-An episode that is begun must count, or which ones are dropped biases the mean. Where several run at once, the bound
+Every episode that is begun must count: dropping some could bias the mean. Where several run at once, the bound
 uses the episodes before the first that is still running. Every policy that is ever fixed has a share of δ of its own
 (`evidence.ledger.OpenLedger`).
 """

@@ -24,10 +24,10 @@ class Assumptions:
 
     Parameters
     ----------
-    discount : of the return; 1 needs a horizon, or bounds it by ``returns`` alone.
+    discount : of the return; 1 needs a horizon, or ``returns``, which alone then bounds the return.
     horizon : count only this many steps; None: plays may go on.
     returns : (low, high) of the return of every play from every state, whatever is done; or a function of the state.
-        With a horizon, of what is still to come, with any number of steps to go; 0 is then added to the range.
+        With a horizon: of the return still to come, with any number of steps to go; 0 is then added to the range.
     rewards : (low, high) of the reward of every step.
     deterministic : every action has one outcome in every state (the start may still be random).
     successors : function of (state, action number): the states that may follow, None among them where the episode may
@@ -96,7 +96,7 @@ class Assumptions:
             low, high = max(low, least), min(high, most)
         if not low <= high:
             raise ModelError(f"returns and rewards exclude each other: no return lies in [{low:.6g}, {high:.6g}]")
-        # a state whose return is known has a range all the same: it is divided by
+        # a state whose return is known still gets a range of positive width, because numbers are divided by it
         return (low, high) if low < high else (low, high + 1e-12 * max(1.0, abs(high)))
 
     @property
@@ -113,7 +113,7 @@ class Assumptions:
         return max(1.0, (1.0 + TOLERANCE) * (1.0 - self.discount**steps) / (1.0 - self.discount))
 
     def _of_rewards(self, weight: float) -> Range:
-        """The range of a play of at least one step, whose steps have at most this weight."""
+        """The range of a play of at least one step, whose steps together have at most this weight."""
         assert self.rewards is not None
         low, high = self.rewards
         return (low if low >= 0.0 else low * weight), (high if high <= 0.0 else high * weight)

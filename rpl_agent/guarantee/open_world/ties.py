@@ -2,8 +2,9 @@
 
 A row's *labels* are where it leads as seen from its state: a displacement where states are numbers or tuples of them,
 else the successor itself. Rows of one action with the same labels are compared. The e-value against the tie is the
-ratio of their likelihoods with a distribution each (mixed over all of them) to the largest one with a common
-distribution: its mean is at most 1 if the tie is true. A proposal is no fact: nothing is tied until the user says so.
+ratio of their likelihood with a distribution for each row (mixed over all distributions) to their largest likelihood
+with a common distribution: its mean is at most 1 if the tie is true. A proposal is no fact: nothing is tied until
+the user says so.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ FORECAST_SHARE = 0.2
 
 @dataclass(frozen=True)
 class ProposedTie:
-    """Rows of one action that seem to share one distribution of labels; ``gap`` is the forecast with this tie and
-    those of more visits, nan if it is not known."""
+    """Rows of one action that seem to share one distribution of labels; ``gap`` is the forecast gap with this
+    tie and those of more visits, nan if it is not known."""
 
     action: int
     states: tuple[Any, ...]
@@ -127,7 +128,7 @@ def _by_label(data: OpenData) -> dict[int, Counter[Hashable]]:
 
 
 def _alike(table: np.ndarray) -> np.ndarray:
-    """(n,) rows that are not contradicted by the others: the worst one is left out until none is."""
+    """(n,) rows that are not contradicted by the others: the worst row is left out until none is contradicted."""
     kept = np.ones(len(table), dtype=bool)
     while kept.sum() >= FEWEST_ROWS:
         pooled = table[kept].sum(axis=0)
@@ -150,7 +151,7 @@ def _log_marginal(table: np.ndarray) -> np.ndarray:
 
 
 def _log_e_value(table: np.ndarray) -> float:
-    """Against the tie: a distribution per row, over the best common one."""
+    """ln e-value against the tie: the likelihood with a distribution per row over that with the best common one."""
     pooled = table.sum(axis=0)
     used = pooled > 0
     common = float((pooled[used] * np.log(pooled[used] / pooled.sum())).sum())
@@ -177,7 +178,7 @@ def _number_of(data: OpenData, state: Any) -> int:
 
 
 def _interval(data: OpenData, assumptions: Assumptions, delta: float, policy: OpenPolicy) -> tuple[float, float]:
-    """Bounds if these were the data; on the policy from its rows alone."""
+    """Bounds if these were the data; that on the policy comes from its rows alone."""
     upper = UpperValues(assumptions, data.actions, OpenLedger.of(delta))
     upper.update(data)
     nothing, table = np.zeros(len(data.counts), dtype=np.int64), policy.table(len(data.states))

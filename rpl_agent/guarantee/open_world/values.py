@@ -200,7 +200,7 @@ def lower_values(
 
 
 def _of_policy(grouped: GroupedOutcomes, actions: np.ndarray, number: int) -> GroupedOutcomes:
-    """The outcomes of a policy's rows, one row per state, with losses for rewards."""
+    """The outcomes of a policy's rows, one row per state, with rewards negated."""
     rows = np.arange(len(actions)) * number + actions
     lengths = grouped.ptr[rows + 1] - grouped.ptr[rows]
     ptr = np.append(0, np.cumsum(lengths))
@@ -232,7 +232,7 @@ def _open_rows(
     assumptions: Assumptions,
     actions: int,
 ) -> Any:
-    """The rows of states with equally many actions, whose ranges and levels (S,) are those of their states."""
+    """The rows of states that all have this many actions; each row has the range and the level (S,) of its state."""
     return core.OpenRows(
         states=len(low),
         rows=len(low) * actions,

@@ -44,7 +44,7 @@ class OpenPolicy:
 
 @dataclass(slots=True)  # there may be a million of them
 class OpenEpisode:
-    """One episode of a policy that is judged by it."""
+    """One episode of a policy, by which the policy is judged."""
 
     last: int | None = None  # the state that it is in, until it is over
     earned: float = 0.0  # discounted
@@ -59,7 +59,7 @@ class OpenEpisode:
         self.steps += 1
 
     def end(self, cut: bool) -> None:
-        """It is over; if it was cut, what would have followed in the last state is missing."""
+        """Note that the episode is over; if it was cut, what would have followed in the last state is missing."""
         self.over, self.cut_in = True, self.last if cut else None
 
 
@@ -67,11 +67,11 @@ class OpenEpisode:
 class PlayedPolicy:
     """A fixed policy with its share of δ and its episodes in the order of their starts.
 
-    before : counts of outcomes when it was fixed; data from before say nothing of it, because they chose it.
+    before : counts of outcomes when the policy was fixed; earlier data are no evidence about it, because they chose it.
     """
 
     policy: OpenPolicy
-    number: int  # of the policies fixed so far, from 1
+    number: int  # its number among the policies fixed so far, from 1
     share: float
     before: np.ndarray
     episodes: list[OpenEpisode] = field(default_factory=list)

@@ -28,7 +28,7 @@ def data_to_json(counts: Counts) -> dict[str, Any]:
 
 
 def data_content(counts: Counts, graph: bool) -> dict[str, Any]:
-    """The same with plain numbers, under the name of the schedule that determined the weights of likelihood windows."""
+    """The data with plain numbers, under the name of the schedule that determined the weights of likelihood windows."""
     weights, data = {"shares": "split"}, data_to_json(counts)
     schedule = counts.schedule or "geometric"
     marks = [m | {name: float.fromhex(m[name]) for name in ("weight", "progress")} for m in data["marks"]]

@@ -20,15 +20,15 @@ from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.likelihood.joint_set import Ball
 from rpl_agent.guarantee.likelihood.region import Learned
 
-#: Expressions of a model without blocks whose intervals are tightened by all cuts: two programs each.
+#: Without blocks, intervals are tightened by all cuts only up to this many free expressions: two programs for each.
 MOST_TIGHTENED = 32
 #: Most rows with multipliers, and expressions whose intervals are cuts.
 MOST_ROWS, MOST_EXPRESSIONS = 20_000, 1_000
-#: By this share cuts are loosened for the values: multipliers are rounded.
+#: Cuts are loosened by this share for the values, because multipliers are rounded.
 LOOSE = 1e-10
-#: What cuts must gain over the interval of an expression.
+#: The least that cuts must gain over the interval of an expression.
 WORTH = 1e-6
-#: Planes around the ball.
+#: The most tangent planes of the ball.
 TANGENTS = 24
 
 
@@ -93,7 +93,7 @@ class Cuts:
     def farthest(self, frame: Frame, slope: np.ndarray) -> tuple[float, np.ndarray]:
         """(max slope·y over the ball and its cuts, or more; m (n,) that prove it), by tangents to the ball.
 
-        For any m ≥ 0 it is at most m·(b − A center) + |slope − F'A'm|.
+        For any m ≥ 0 the maximum is at most m·(b − A center) + |slope − F'A'm|.
         """
         size = float(np.linalg.norm(slope))
         if size and len(slope) > 1:
@@ -112,7 +112,7 @@ class Cuts:
         return min(found, key=lambda pair: pair[0])
 
     def farthest_in_box(self, frame: BoxFrame, slope: np.ndarray) -> tuple[float, np.ndarray]:
-        """The same over a box: at most m·(b − A center) + Σ |slope − F'A'm|."""
+        """`farthest` over a box: the maximum is at most m·(b − A center) + Σ |slope − F'A'm|."""
         size, room, normals = float(np.abs(slope).sum()), self.b - self.A @ frame.center, self.A * frame.half
         found = [(size, np.zeros(len(room)))]
         if size:
@@ -160,12 +160,12 @@ class Cuts:
         return found
 
     def keep(self, number: int) -> None:
-        """Only the first cuts stay in the proof."""
+        """Keep only the first ``number`` cuts in the proof."""
         del self.part["cuts"][number:], self.region.cuts[number:]
 
 
 class Foundation:
-    """Intervals, likelihood and bets of some data: ``part`` of the proof, ``region`` and its ``frame`` made of it."""
+    """Intervals, likelihood and bets of some data: ``part`` of the proof, ``region`` and ``frame`` made from it."""
 
     def __init__(self, content: dict[str, Any], learned: Learned | None) -> None:
         self.content, self.model = content, checker.Model(content["model"])
@@ -205,7 +205,7 @@ class Foundation:
         cuts.part["ball"], self.frame = shown, Frame(*ball, 1.0)
 
     def _interval(self, cuts: Cuts, ball: Ball) -> Ball:
-        """The best interval of an only coordinate, by two cuts."""
+        """The best interval of the only coordinate, by two cuts."""
         slopes, ends = cuts.A[:, 0], cuts.b / cuts.A[:, 0]
         chosen = [np.where(slopes < 0, ends, -np.inf).argmax(), np.where(slopes > 0, ends, np.inf).argmin()]
         cuts.numbered(np.isin(np.arange(len(ends)), chosen).astype(float))

@@ -55,7 +55,7 @@ def candidates(
 def common_functions(
     relaxation: Intervals, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
 ) -> Iterator[dict[str, Any]]:
-    """The same for comparisons at one parameter: affine ones first."""
+    """`candidates` for comparisons at one parameter: affine functions first."""
     makers: list[Any] = [affine(relaxation, base, objective, policy, own, upper)] if base.frame is not None else []
     scale, sign = time_scale(relaxation.pmdp, objective), 1.0 if upper else -1.0
     for found in (*makers, plain(relaxation, objective, policy, own, upper)):
@@ -91,7 +91,7 @@ def _missed(relaxation: Intervals, finite: np.ndarray, policy: Policy | None) ->
 
 
 def time_scale(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
-    """(S,) what the solver's discounted values are multiplied with, whose silent states take a step (`Task`)."""
+    """(S,) factors for the solver's discounted values: there, silent states take a step (`Task`)."""
     late = int(pmdp.has_random_start) + pmdp.is_silent.astype(int)
     if pmdp.has_random_start:
         late[pmdp.initial_state] = 0
@@ -148,9 +148,9 @@ def of_bound(problem: Problem, bound: AffineBound) -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any], scale: np.ndarray, share: float, large: np.ndarray | None) -> dict[str, Any]:
-    """As in the file, the values moved outward by a share of themselves (of the largest one, for affine functions).
+    """The function as in the file, its values moved outward by a share of themselves (affine: of the largest one).
 
-    Where they are infinite, nothing is claimed, or multiples of ``large`` (S,).
+    Where values are infinite, either nothing is claimed, or multiples of ``large`` (S,) are.
     """
     values = found["values"] * scale
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)

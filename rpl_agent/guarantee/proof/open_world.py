@@ -217,7 +217,7 @@ class OpenAttempt:
     def _rest(
         self, table: np.ndarray, counts: np.ndarray, before: np.ndarray, share: float
     ) -> tuple[dict[str, Any], np.ndarray]:
-        """What follows in states where plays were cut: its part of the proof, and the lower bounds (H, S)."""
+        """(part of the proof, lower bounds (H, S)) for what follows in states where plays were cut."""
         assumed, data = self.assumptions, self.data
         if assumed.horizon is None:
             rows = np.arange(len(data.states))[:, None] * data.actions + table[0][:, None]
@@ -247,8 +247,8 @@ class _Row(NamedTuple):
 class RowSteps:
     """Bounds of rows without a horizon, one after the other, each from the values that the earlier ones gave.
 
-    rows : (S, n) the rows of every state; ``share`` of δ, of each of the n; since : (E,) counts of outcomes from which
-    *lower* bounds of the rows' values follow: then everything is negated.
+    rows : (S, n) the rows of every state; ``share`` of δ, of each of the n.
+    since : (E,) counts of outcomes for *lower* bounds of the rows' values; everything is then negated.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class RowSteps:
         }
 
     def run(self) -> list[list[Any]]:
-        """(row, bound) in their order."""
+        """(row, bound) in the order in which they were found."""
         for sweep in range(MOST_SWEEPS):
             if self._caps is not None:
                 self._cap(self._caps)
@@ -304,7 +304,7 @@ class RowSteps:
             self._settle(s)
 
     def _lower(self, s: int) -> bool:
-        """Bound the rows of a state anew, the largest first, until it no longer moves; whether the value fell."""
+        """Bound the rows of a state anew, the largest first, until that one no longer moves; whether the value fell."""
         own = self._rows[s].tolist()
         while True:
             row = max(own, key=self._bound.__getitem__)

@@ -26,7 +26,7 @@ def optimality(
 ) -> dict[str, Any] | None:
     """Functions over the ball for every policy and for this one, with the fates of states; None if that proves nothing.
 
-    policy : one row per state; ``rules`` are the same for the checker
+    policy : one row per state; ``rules`` is the same policy for the checker
     """
     assert base.frame is not None and policy.rows is not None
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)

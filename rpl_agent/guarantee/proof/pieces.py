@@ -1,6 +1,6 @@
 """Comparisons at one parameter by pieces of the region: boxes, split as in `core.coupled.boxes`.
 
-Each has functions of its own, for `guarantee.checker`, which checks every piece; two halves of a box are all of it.
+Each piece has functions of its own for `guarantee.checker`, which checks every piece; the halves of a box cover it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rpl_agent.guarantee.proof.functions import WIDENED, of_bound, prove_claim, 
 
 #: The most pieces, and the most transitions that all of them may have together.
 PIECES, WORK = 24, 50_000
-#: By how much, relative to the box, the region's extent is rounded outward: its digits are few.
+#: By how much, relative to the box, the region's extent is rounded outward, so that its digits are few.
 ROOM = 2.0**-8
 
 
@@ -49,7 +49,7 @@ class PieceFunctions:
 def compared_in_pieces(
     relaxation: Intervals, base: Foundation, objective: Objective, pair: list[ComparedPolicy], enough: float
 ) -> tuple[dict[str, Any], Fraction]:
-    """(part of the file, the most that the first value exceeds the second one by); `Refused` if none is proved."""
+    """(part of the file, the most that the first value exceeds the second by); raises `Refused` if none is proved."""
     count = min(PIECES, WORK // relaxation.pmdp.num_transitions)
     cuts = base.cuts
     if count < 2 or cuts is None or len(cuts.low) > GRAPH_DIMENSION:
@@ -84,7 +84,7 @@ class PieceSearch:
 
     # ------------------------------------------------------------------ in floats
     def _trims(self) -> list[tuple[int, float, bool, np.ndarray]]:
-        """(coordinate, end, whether it is the lower one, multipliers): cuts leave nothing of the region beyond it."""
+        """(coordinate, end, whether it is the lower one, multipliers): cuts leave none of the region beyond the end."""
         found, cuts = [], self.cuts
         for axis, unit in enumerate(np.eye(len(cuts.low))):
             program = LinearProgram(cuts.A, cuts.b, cuts.low, cuts.high)

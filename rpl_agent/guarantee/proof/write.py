@@ -39,7 +39,7 @@ from rpl_agent.guarantee.proof.optimal import optimality
 from rpl_agent.guarantee.proof.pieces import ComparedPolicy, compared_in_pieces
 from rpl_agent.guarantee.proof.statement import Claims
 
-#: What a proof holds of a certificate's confidence set.
+#: The kinds of confidence set that proofs cover.
 COVERED = ("likelihood", "anytime")
 #: Fallback reason if chance itself is in doubt: then counts are meaningless.
 NO_DATA = "no data"
@@ -191,7 +191,7 @@ class _Proof:
         return list(self.foundations.values()).index(base)
 
     def _learned(self, counts: Counts) -> Learned | None:
-        """The set that the certificate comes from; None if that is one of intervals."""
+        """The set that the certificate comes from; None if that set is one of intervals."""
         asked = self.asked
         joint = asked.confidence == "likelihood" and not self.is_graph and counts.total > 0
         bet_on = self.objective if asked.basis == "bets" else None
@@ -256,7 +256,7 @@ class _Proof:
         return None
 
     def _within(self, base: Foundation, upper: bool) -> list[tuple[Fraction, checker.Claim, dict[str, Any]]]:
-        """The same for every policy that keeps the limits, by a weighted sum; nothing if there is no such sum."""
+        """`_proved` for every policy that keeps the limits, by a weighted sum; empty if there is no such sum."""
         weights, thresholds = self.asked.weights, [limit.threshold for limit in self.asked.objective.limits]
         assert weights is not None
         limits = [checker.Objective(base.model, jsonable(limit)) for limit in self.limits]
@@ -358,7 +358,7 @@ class _Proof:
     ) -> tuple[checker.Claim, dict[str, Any] | None]:
         """A function, affine if possible, that bounds the value of a policy (None: of every one).
 
-        With what the file says about it: nothing if it is that of the bound with this name.
+        Also returns what the file says about it: None if it is the function of the bound with this name.
         """
         known, upper = self.claims.get(name), name.endswith("upper")
         rules = self._rules(base, policy)

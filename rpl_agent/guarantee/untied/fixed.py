@@ -15,9 +15,9 @@ from rpl_agent.guarantee.untied.estimate import FrequencyEstimate
 from rpl_agent.guarantee.untied.policy_rows import PolicyRows
 from rpl_agent.guarantee.untied.visits import VisitBounds, VisitPlan
 
-#: A policy is fixed at the last mark with at most this share of the data before it: the others test it.
+#: A policy is fixed at the last mark with at most this share of the data before it: the rest of the data test it.
 BEFORE = 0.25
-#: Least visits of the policy's rows after the mark, in the mean: with fewer there is nothing to gain.
+#: Fewest visits per row of the policy after the mark, on average: with fewer there is nothing to gain.
 LEAST_VISITS = 100
 
 
@@ -25,8 +25,8 @@ LEAST_VISITS = 100
 class Visited:
     """Visits of the policy's rows after it was fixed, which bound its value better than the model does.
 
-    fixed : transitions that came before.
-    given : the user's word that the policy did not depend on any of the data; else those before the mark chose it.
+    fixed : the number of transitions before the policy was fixed.
+    given : the user's word that the policy did not depend on any of the data; else the data before the mark chose it.
     """
 
     fixed: Whole
@@ -53,8 +53,8 @@ class VisitClaim:
 class VisitBets:
     """Bets on later visits, for one objective, at all times except with probability ``share``.
 
-    A mark has its weight of the share: weights are fixed no later than marks, and sum to at most 1. So the statements
-    of all marks hold simultaneously.
+    Each mark has its weight times the share: weights are fixed no later than marks, and sum to at most 1. So the
+    statements of all marks hold simultaneously.
     """
 
     pmdp: ParametricMDP
@@ -64,19 +64,19 @@ class VisitBets:
 
     @staticmethod
     def apply(pmdp: ParametricMDP, objective: Objective) -> bool:
-        """Whether there are any where rows are bet on: decided by the model and the objective alone."""
+        """Whether visits are bet on, too, where rows are: decided by the model and the objective alone."""
         return objective.resolve(pmdp).objective.horizon is None and cached_on(pmdp, "told apart", _is_told_apart)
 
     @cached_property
     def own(self) -> VisitClaim | None:
-        """Of the policy that the data before the mark choose, on the agent's side."""
+        """The claim about the policy that the data before the mark choose, on the agent's side."""
         if (mark := self._mark) is None:
             return None
         policy = _on_mark(mark, self.objective, lambda: self._best_at(mark))
         return self._claim(mark, policy, is_given=False)
 
     def given(self, policy: Policy) -> VisitClaim | None:
-        """Of a policy that was fixed before all data, on both sides."""
+        """The claim about a policy that was fixed before all data, on both sides."""
         stationary = policy.rows is None or policy.rows.ndim == 1
         return self._claim(self._mark, policy, is_given=True) if self._mark is not None and stationary else None
 
@@ -112,9 +112,9 @@ class VisitBets:
     def improve(
         self, known: tuple[float, float], policy: Policy | None, chosen: Policy, is_fixed: bool
     ) -> tuple[float, float, Policy, Visited | None]:
-        """Bounds with those of visits where they are better, the policy that they are about, and what they rest on.
+        """(lower, upper, the policy that they are about, what they rest on), with the bounds of visits where better.
 
-        policy : whose value is bounded; None: of the best one that is known. chosen : what is to be returned so far.
+        policy : whose value is bounded; None: that of the best known policy. chosen : the policy to return so far.
         """
         lower, upper = known
         found = self.own if policy is None or not is_fixed else self.given(policy)

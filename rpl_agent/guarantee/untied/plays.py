@@ -14,12 +14,12 @@ import numpy as np
 from rpl_agent.core.schema import Positive, Whole
 from rpl_agent.guarantee.stakes import lower_mean, upper_mean
 
-#: Beyond as many distinct numbers, they are moved outward to this many steps of their range.
+#: If there are more distinct numbers than this, they are moved outward to a grid of this many steps in their range.
 MOST_NUMBERS, GRID = 4_096, 2.0**14
 
 
 def policy_share(share: float, number: int) -> float:
-    """Share of the policy that is fixed as this number, from 1: 1/j − 1/(j + 1) of the whole, which sum to 1."""
+    """The share of the j-th policy that is fixed, j = number ≥ 1: 1/j − 1/(j + 1) of the whole. These sum to 1."""
     return share / (number * (number + 1))
 
 
@@ -28,8 +28,8 @@ class PlayedBound:
     """What plays of one policy were worth, at least (``upward``: at most).
 
     numbers, counts : each number, and how often it came.
-    number : of the policies fixed in the run so far, which determines its share of δ.
-    loss : by which the mean is moved outward, for rounding and rewards that are not exactly the model's.
+    number : the policy's number among those fixed in the run so far, which determines its share of δ.
+    loss : how far the mean is moved outward, for rounding and rewards that are not exactly the model's.
     """
 
     numbers: tuple[float, ...]

@@ -19,7 +19,7 @@ from rpl_agent.guarantee.untied.rows import Bounds, value_ranges
 SWEEPS, SETTLED = 2_000, 1e-7
 #: By how much a short sum may be rounded, as a share of the size of its terms.
 ROUNDING = 1e-12
-#: Stakes of first bounds, and most sweeps: these need not be tight, and more stakes take longer.
+#: Stakes of first bounds, and most sweeps for them: first bounds need not be tight, and more stakes take longer.
 FIRST_STAKES = read_only(STAKES[:6])
 LOG_WEIGHTS = read_only(np.full(len(FIRST_STAKES), -level(1.0 / len(FIRST_STAKES))))
 MIXTURE = core.StakeMixture(size=len(FIRST_STAKES), stake=FIRST_STAKES, log_weight=LOG_WEIGHTS)
@@ -30,14 +30,14 @@ FIRST_SWEEPS = 100
 class PolicyRows:
     """The rows that a policy plays in states whose value is open, and what their numbers may be.
 
-    A value is open unless the graph alone tells it: then its state has one least and largest value, and no row here.
+    A value is open unless the graph alone decides it. A decided state has one least and largest value, and no row here.
     """
 
     state: np.ndarray  # (k,)
     chance: np.ndarray  # (k,) of playing it in its state
     reward: np.ndarray  # (k,)
-    is_known: np.ndarray  # (k,) bool: its probabilities are no unknowns
-    transition: np.ndarray  # (E,) of the model: the outcomes of all rows
+    is_known: np.ndarray  # (k,) bool: its probabilities are known
+    transition: np.ndarray  # (E,) transitions of the model: the outcomes of all rows
     owner: np.ndarray  # (E,) the row of each outcome, in 0 … k − 1
     successor: np.ndarray  # (E,)
     known: np.ndarray  # (E,) probabilities, where the row is known
@@ -48,7 +48,7 @@ class PolicyRows:
 
     @classmethod
     def of(cls, pmdp: ParametricMDP, objective: Objective, policy: Policy) -> PolicyRows:
-        """Of a policy that does not depend on the step."""
+        """The rows of a policy that does not depend on the step."""
         task, ranges = objective.resolve(pmdp), value_ranges(pmdp, objective)
         assert ranges is not None and task.objective.horizon is None
         chance, discount = policy.as_weights(pmdp), task.objective.discount
@@ -108,7 +108,7 @@ class PolicyRows:
         return np.bincount(self.state, minlength=len(self.values[0])) > 0
 
     def frequencies(self, counts: np.ndarray) -> Frequencies:
-        """Of counts (T,) of the model's transitions; known rows have their probabilities."""
+        """Frequencies from counts (T,) of the model's transitions; known rows have their probabilities."""
         seen = counts[self.transition].astype(float)
         visits = np.where(self.is_known, 0.0, self.sum(seen))
         share = np.where(self.is_known[self.owner], self.known, seen / np.maximum(visits, 1.0)[self.owner])
@@ -116,7 +116,7 @@ class PolicyRows:
 
 
 class Frequencies(NamedTuple):
-    """A model of the policy's rows. Rows without data have no outcome, but one number: the caller's."""
+    """A model of the policy's rows. A row without data has no outcomes; the caller gives its number."""
 
     rows: PolicyRows
     visits: np.ndarray  # (k,) 0 for known rows
@@ -129,7 +129,7 @@ class Frequencies(NamedTuple):
         return (self.visits == 0.0) & ~self.rows.is_known
 
     def mean(self, values: np.ndarray, empty: np.ndarray) -> np.ndarray:
-        """(k,) mean γV(s') of each row; ``empty`` (k,) for rows without data."""
+        """(k,) mean γV(s') of each row; ``empty`` (k,) has the numbers of rows without data."""
         found = self.rows.discount * self.rows.sum(self.share * values[self.rows.successor])
         return np.where(self.is_empty, empty, found)
 
@@ -168,7 +168,8 @@ def first_values(rows: PolicyRows, found: Frequencies, sign: float, share_level:
     """(S,) bounds on V from above (sign 1) or below (−1), by a bet on the mean of each row.
 
     This is Theorem 1 of `guarantee.open_world` for one policy. A state that plays several rows at random leads, with
-    known chances, to one more state for each of them; a step is then two, with the root of the discount.
+    known chances, to an added state for each of them; every step then becomes two, each with the square root of the
+    discount.
     """
     size, is_mixed = len(rows.values[0]), bool((rows.chance < 1.0).any())
     discount = math.sqrt(rows.discount) if is_mixed else rows.discount

@@ -1,7 +1,8 @@
 """`RowBets`: a bound on every policy from bets on one number per row (Theorem 1 of `guarantee.open_world`).
 
-The graph is known, so the range of every row's number is: that of the states it leads to, whatever the probabilities
-are. It is a function of the model alone, as Theorem 1 needs it. Everything is in the time of the solver (`Task`).
+The graph is known, and so is the range of every row's number: that of the states the row leads to, whatever the
+probabilities are. This range is a function of the model alone, as Theorem 1 requires. Everything is in the time of the
+solver (`Task`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from rpl_agent.core.regions.blocks import is_blockwise, parameters_of_expression
 from rpl_agent.core.solver.solution import Solution
 from rpl_agent.guarantee.stakes import MIXTURE, MOST_SWEEPS, level
 
-#: Most transitions times steps to go: beyond, bets take longer than the certificate.
+#: Most transitions times steps to go: beyond that, bets take longer than the certificate.
 MOST_WORK = 5_000_000
-#: Rounds in which ranges settle; undiscounted totals that do not have none.
+#: Rounds in which ranges settle; undiscounted totals that do not settle have no range.
 MOST_ROUNDS = 1_000
 #: By how much sums along a play may be rounded, per step, as a share of their size.
 ROUNDING = 1e-12
@@ -83,13 +84,13 @@ def _largest(pmdp: ParametricMDP, task: Task, sign: float) -> np.ndarray | None:
         source = pmdp.row_state[pmdp.transition_row]
         can = reached(pmdp.successor, source, np.flatnonzero(task.target), pmdp.num_states)
         return np.where(task.decided, known, (can & (sign > 0)).astype(float))[None, :]
-    if discount < 1.0:  # from a bound downward: every round has one
+    if discount < 1.0:  # downward from a bound: every round gives a bound
         worth = np.where(task.decided, known, max(float(paid.max()), 0.0) / (1.0 - discount))
         for _ in range(MOST_ROUNDS):
             worth = before(worth)
         return worth[None, :] + ROUNDING / (1.0 - discount) * (size + np.abs(worth).max())
     worth = np.zeros(pmdp.num_states)
-    for _ in range(MOST_ROUNDS):  # from 0 upward: a bound once it is settled, which no cycle may prevent
+    for _ in range(MOST_ROUNDS):  # upward from 0: a bound only once it has settled
         after = np.maximum(before(worth), 0.0)  # a play may pay nothing more from now on
         if np.array_equal(after, worth):
             return worth[None, :] + ROUNDING * MOST_ROUNDS * (size + np.abs(worth).max())
@@ -129,7 +130,7 @@ class RowBets:
 
     @classmethod
     def apply(cls, pmdp: ParametricMDP, objective: Objective | None) -> bool:
-        """Whether there are any: decided by the model and the objective alone, never by data."""
+        """Whether there are bets on rows: decided by the model and the objective alone, never by data."""
         return objective is not None and is_untied(pmdp) and value_ranges(pmdp, objective) is not None
 
     def bound(self, known: np.ndarray | None = None) -> float:
@@ -242,7 +243,7 @@ def value_ranges(pmdp: ParametricMDP, objective: Objective) -> Bounds | None:
 def with_row_bets(
     rows: RowBets | None, objective: Objective, known: tuple[float, float], optimistic: Solution | None
 ) -> tuple[float, float]:
-    """Bounds with those of bets on rows, which have a share of δ of their own; ``optimistic`` bounds best values."""
+    """Bounds tightened by bets on rows, which have a share of δ of their own; ``optimistic`` bounds best values."""
     if rows is None or rows.objective != objective:
         return known
     (lower, upper), maximising, start = known, objective.sense is Sense.MAX, None

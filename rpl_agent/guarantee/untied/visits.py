@@ -11,9 +11,9 @@ whatever is left of it lies between bounds on V. The errors of rows are bounded 
 1. all of them together, Σ b N e ≤ ℓ + Σ_k h(b (y_k − c)), h(z) = −ln(1 − z) − z, with stakes b and centres c that
    were fixed at the mark: Π (1 − b (y_k − c)) e^{b (E y − c)} has factors whose mean is at most 1. Stakes are
    proportional to the occupancies at the mark, so this is nearly Σ w e, and errors add up like their squares;
-2. each row by itself, which pays for the difference w − κ b N: known and small, κ is free.
+2. each row by itself, which pays for the difference w − κ b N: it is known and small, and κ ≥ 0 is free.
 
-y is known up to bounds on V, and h is convex: the worse of its ends counts. Each row's bound improves those on V, and
+y is known up to bounds on V, and h is convex: the worse end of y counts. Each row's bound improves the bounds on V, and
 so on. Only counts and ranges are used, never the graph. `docs/guarantees.md` has the proof in full.
 """
 
@@ -30,7 +30,8 @@ from rpl_agent.core.native import core
 from rpl_agent.guarantee.stakes import level
 from rpl_agent.guarantee.untied.policy_rows import SETTLED, SWEEPS, PolicyRows, first_values
 
-#: How much more data than before the mark stakes are made for, where no plan says: an equal share of the error each.
+#: Amounts of data after the mark that stakes are made for if there is no plan, as multiples of the data before it; each
+#: has an equal share of the error.
 GROWTHS = (1.0, 4.0, 16.0, 64.0)
 #: The largest stake, as a share of one that could lose everything.
 CAP = 0.5
@@ -74,7 +75,7 @@ class VisitPlan:
     ) -> VisitPlan:
         """From counts (T,) before the mark.
 
-        share : of δ for everything that is said from this plan. sides : on which the value will be bounded.
+        share : of δ, for all claims from this plan. sides : number of sides on which the value will be bounded.
         progress : share of the data that has come, 0 if that is not known.
         """
         growths = np.array(GROWTHS if progress <= 0.0 else (max(1.0 - progress, 1e-3) / progress,))
@@ -155,7 +156,7 @@ class VisitBounds:
     # ------------------------------------------------------------------ all rows together
     @cached_property
     def _weights(self) -> np.ndarray:
-        """(S,) of the states, any: the occupancies in the frequencies."""
+        """(S,) weights of the states: any are valid, these are the occupancies in the frequencies."""
         return self._found.occupancies()
 
     def bound(self, side: float) -> float:

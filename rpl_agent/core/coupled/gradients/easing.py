@@ -26,7 +26,7 @@ from rpl_agent.core.solver.problem import Problem
 
 #: Most states, and numbers of all gradients: each evaluation solves a few systems of all states.
 STATES, NUMBERS = 200, 20_000
-#: How smooth, in units of what the bound adds to the value at the centre without slack.
+#: Width of the smoothing, in units of what the bound adds to the value at the centre without slack.
 SMOOTH = 0.05
 #: Steps downhill, which end when one of them gains less than this share of the unit.
 STEPS, SETTLED = 150, 1e-6
@@ -47,7 +47,7 @@ def eased(
 ) -> ValueExpansion | None:
     """The expansion with gradients that make a bound on every policy small; None where none were found.
 
-    A, b : (n, r) and (n,), the region has A x ≤ b. One of these is used: that which cuts off most of the frame.
+    A, b : (n, r) and (n,), the region has A x ≤ b. One of these rows is used: the one that cuts off most of the frame.
     """
     assert isinstance(expansion.frame, Frame)
     slope = side.value * expansion.gradient[problem.pmdp.initial_state]
@@ -71,7 +71,7 @@ def eased(
 
 
 def _cut_off(frame: Frame, A: np.ndarray, b: np.ndarray, slope: np.ndarray) -> tuple[float, tuple[np.ndarray, float]]:
-    """(max slope·y over the ball and one half space, its (a (r,), b)): that with the least maximum.
+    """(max slope·y over the ball and one half space, (a (r,), b) of that half space): the one of the least maximum.
 
     a has length 1, or is 0 where no half space cuts anything off.
     """
@@ -139,7 +139,7 @@ class _Search:
         return value + reach[0] + m * b, np.concatenate([[b - direction[0] @ a], slope.ravel()])
 
     def _norms(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(lengths, a little more; their derivatives)."""
+        """(a little more than the lengths, the derivatives of these numbers)."""
         length = np.sqrt(np.square(vectors).sum(axis=1) + self.smoothness**2)
         return length, vectors / length[:, None]
 

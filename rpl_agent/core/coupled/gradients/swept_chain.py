@@ -19,9 +19,9 @@ from rpl_agent.core.solver.problem import Problem
 
 #: chains with more states are swept
 SWEPT_STATES = 20_000
-#: what may be missing in an equation, relative to the solution; the rounds of acceleration, and of sweeps before each
+#: the largest residual, relative to the solution; the rounds of acceleration, and the sweeps before each
 ACCURACY, ROUNDS, SWEEPS = 1e-13, 8, 24
-#: an answer with more missing than this is none
+#: an answer with a larger residual than this is rejected
 NO_ANSWER = 1e-9
 
 
@@ -45,7 +45,7 @@ class SweptChain:
             most = self._missing(chain.rhs, x, missing)
             if most <= ACCURACY:
                 return x
-            # its tolerance is a length: a residual of the accuracy everywhere
+            # the tolerance is on the length of the residual: half the accuracy in every equation
             chain.accelerate(x, 0.5 * ACCURACY * float(np.abs(x).max()) * np.sqrt(len(x)))
         return x if self._missing(chain.rhs, x, missing) <= NO_ANSWER else np.full(len(x), np.nan)
 
@@ -80,7 +80,7 @@ def _from_the_end(chain: SweptChain) -> np.ndarray:
     n = len(chain.solved)
     graph = scipy.sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(n, n))
     leaving = np.flatnonzero(np.abs(graph.sum(axis=1)) > ACCURACY)
-    # one more node, from which all states lead back that are left from; the diagonal does no harm
+    # one more node, with an edge to every state that plays leave from; the diagonal does no harm
     first = scipy.sparse.csr_array((np.ones(len(leaving)), (np.zeros(len(leaving), int), leaving)), shape=(1, n))
     sources = scipy.sparse.vstack([abs(graph).T, first], format="csr")
     sources.resize((n + 1, n + 1))

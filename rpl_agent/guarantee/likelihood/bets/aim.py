@@ -17,14 +17,14 @@ from rpl_agent.guarantee.likelihood.line import Line
 class Aim:
     """Payoffs for a shift by one standard deviation of the value."""
 
-    total: int  # transitions that it was found with
-    slope_total: int  # and the gradient
+    total: int  # number of transitions when this aim was found
+    slope_total: int  # number of transitions when its gradient was found
     gradient: np.ndarray  # (r,) of the best value
     shift: np.ndarray  # (r,) the direction in which the data say least about the value
     unit: np.ndarray  # (n,) payoffs of the free expressions
 
     def payoffs(self, level: float, share: float) -> np.ndarray:
-        """(n,) from a mark on at which a share of the plan is done; level: the logarithm of the wealth to reach."""
+        """(n,) payoffs from the mark at which this share of the plan is done; level: ln of the wealth to reach."""
         size = checker.stake(level, share) * math.sqrt(share)
         return np.rint(np.clip(size * self.unit, -0.5, 0.5) * checker.Bets.GRID) / checker.Bets.GRID
 

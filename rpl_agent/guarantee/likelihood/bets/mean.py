@@ -27,7 +27,7 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Bounds on the mean of values (n,) in [low, high]; valid with probability ≥ 1 − delta at any time.
 
-    width : upper − lower that is planned for, fixed before the first value; None: n is planned.
+    width : the planned upper − lower, fixed before the first value; None: plan for n values instead.
     """
     check_delta(delta)
     values = np.asarray(values, dtype=float)

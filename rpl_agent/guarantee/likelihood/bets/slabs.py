@@ -1,8 +1,8 @@
 """Bets on the value, as `checker.Bets` places and proves them: slabs that contain the truth at all times.
 
-The theorem and the payoffs, a function of the data before each mark, stand in the checker; `aim` finds the same ones.
-Payoffs are kept with their mark, and sums are floats, moved outward by more than their rounding error, so that every
-slab of the checker lies inside one from here.
+The checker has the theorem, and defines the payoffs as a function of the data before each mark; `aim` finds the same
+payoffs. Payoffs are kept with their mark, and sums are floats, moved outward by more than their rounding error, so
+that every slab of the checker lies inside one from here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Wealth(NamedTuple):
     sums: np.ndarray  # (n,) Σ N u over the marks, for the free expressions
     gain: float = 0.0  # Σ K ln(1 + u)
     loss: float = 0.0  # Σ K ln(1 − u)
-    error: float = 0.0  # more than the rounding error of each of the two
+    error: float = 0.0  # more than the rounding error of each of the two ln M
 
     def after(self, payoff: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> Wealth:
         """Settle new successes and trials (n,) since the payoffs (n,) were fixed."""
@@ -87,14 +87,14 @@ def shares_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) 
 
 
 class Slabs(NamedTuple):
-    """Rows A x ≤ b, two for each settlement, numbered as by the checker."""
+    """Rows A x ≤ b, two for each settlement, numbered as in the checker."""
 
     A: np.ndarray  # (2m, r)
     b: np.ndarray  # (2m,)
     along: np.ndarray  # (r,) the direction in which the data say least about the value
 
     def tightest(self, center: np.ndarray) -> Rows:
-        """The two rows that are tightest from the centre along the direction, and against it."""
+        """The tightest row from the centre along the direction, and the tightest one against it, where they exist."""
         room, slope = self.b - self.A @ center, self.A @ self.along
         with np.errstate(divide="ignore", invalid="ignore"):
             ahead = np.where(slope > 0.0, room / slope, np.inf)

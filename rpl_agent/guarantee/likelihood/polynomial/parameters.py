@@ -1,9 +1,9 @@
 """Polynomial models of many monomials: what the data leave of θ, block by block.
 
 The likelihood is a product over the forms of `algebra.factors`. Parameters that meet in a form or in a row of the
-domain belong to one block; up to `JOINT_DIMENSION` parameters there is one. docs/guarantees.md ("Polynomial models")
-has the theorem. Where forms are affine in θ, their likelihood has a joint set as that of affine expressions has; the
-checker does not know it, so certificates of such models have no proof.
+domain belong to one block; a model of up to `JOINT_DIMENSION` parameters is a single block. docs/guarantees.md
+("Polynomial models") has the theorem. Where forms are affine in θ, their likelihood has a joint set, like that of
+affine expressions; the checker does not know this set, so certificates of such models have no proof.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ from rpl_agent.guarantee.likelihood.refutation.uniform import closed_form, finit
 SHARE = 0.2
 #: Keep this many rows, and expressions, with the largest e-values.
 KEPT = 8
-#: kind, number, ln(w N) minus the part of known probabilities, and the counts of expressions; −1 − f stands for 1 − f.
+#: (kind, number, ln(w N) minus the log-likelihood of outcomes with known probabilities, counts of expressions); −1 − f
+#: stands for 1 − f.
 Part = tuple[str, int, float, dict[int, float]]
 #: Skip parts of the data before or after a mark that are smaller than this share of all.
 EARLIEST = 0.01
@@ -91,9 +92,10 @@ class Doubt:
 NO_DOUBT = Doubt(-np.inf)
 #: Kinds of alternatives with changing parameters.
 IN_TIME = ("before", "after")
-#: Not an alternative: bounds that hold simultaneously with probability 1 − δ if the model is right, but contradict.
+#: Not an alternative: bounds that hold simultaneously with probability 1 − δ if the model is right, but contradict
+#: each other.
 CONTRADICTION = "contradiction"
-#: Not an alternative either: outcomes that are not independent given state and action; the kinds, and remedies.
+#: Not an alternative either: outcomes that are not independent given state and action; its kinds, with remedies.
 REPEATED = "repeated"
 SEEDING = "reset() must not seed the environment by itself, and reset(seed=...) must seed every copy apart"
 REPEATS = {
@@ -147,7 +149,7 @@ class Alternatives:
         return self.weights.row + self._row_marginal - np.add.reduceat(terms, self._row_ptr[:-1])
 
     def event_scores(self, x: np.ndarray) -> np.ndarray:
-        """(F',) the same for expressions that occur once in a visited row."""
+        """(F',) ln w E for each expression that occurs once in a visited row, at x."""
         p = self._values(x)[self._tried]
         with np.errstate(divide="ignore", invalid="ignore"):
             likelihood = scipy.special.xlogy(self._hits, p) + scipy.special.xlogy(self._trials - self._hits, 1.0 - p)
@@ -155,8 +157,8 @@ class Alternatives:
 
     @cached_property
     def window_scores(self) -> list[float]:
-        """What ln w and each window's own parameters gain over the best ones for all data (by the score test), minus
-        one per parameter: a mixture pays more than that from a dozen steps on.
+        """For each window, ln w plus what its own parameters gain over the best ones for all data (by the score test),
+        minus one per parameter: a mixture pays more than that from a dozen steps on.
         """
         windows, x = self._windows, self.best
         if not windows:
@@ -212,7 +214,7 @@ class Alternatives:
         return parts
 
     def _of_known(self, steps: slice) -> float:
-        """The part of some observed transitions with known probabilities in the log-likelihood."""
+        """The log-likelihood of those observed transitions in ``steps`` whose probabilities are known."""
         known = self._known[steps]
         if not known.any():
             return 0.0

@@ -5,7 +5,7 @@ ln E of a correct model is very negative. Then only the first alternative is com
 
     Π_(s,a) Dirichlet(½)-multinomial probability of the observed successors / max_{v ∈ D} likelihood.
 
-Its maximum is bounded from above wherever the search ended: g = −ln likelihood is convex in the reduced
+The maximum in it is bounded from above wherever the search ended: g = −ln likelihood is convex in the reduced
 coordinates x (for products, in those of their factors), so on a box that contains the domain a tangent is least in a
 corner.
 
@@ -112,9 +112,9 @@ def _largest_of_affine(
 def _largest_of_products(
     pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None
 ) -> tuple[float, np.ndarray | None]:
-    """The same for expressions that are products of forms: one bound per block of parameters.
+    """`_largest_of_affine` for expressions that are products of forms: one bound per block of parameters.
 
-    Alternatives use the coordinates of the monomials; None if there are too many, or they cancel.
+    Alternatives use the coordinates x of the monomials; None instead of x if there are too many, or they cancel.
     """
     reduced, theta = without_unused(pmdp), point_estimate(pmdp, counts) if estimate is None else estimate
     assert theta is not None
@@ -153,9 +153,9 @@ def _form_boxes(reduced: ParametricMDP) -> list[tuple[ParameterBlock, ParameterC
 
 
 def _largest_by_blocks(blocks: Factorisation, counts: Counts, weights: Weights) -> tuple[float, list[Doubt]]:
-    """The same over independent blocks: the maximum of a product is the product of the maxima.
+    """`_largest` over independent blocks: the maximum of a product is the product of the maxima.
 
-    For a single distribution it is attained at the frequencies, Σ K_f ln(K_f / N); a smaller domain lowers it.
+    For a single distribution the maximum is attained at the frequencies, Σ K_f ln(K_f / N); a smaller domain lowers it.
     """
     single = np.flatnonzero(blocks.single[blocks.block_of_expression] & (blocks.block_of_expression >= 0))
     successes = counts.successes[single].astype(float)
@@ -194,7 +194,7 @@ def _suspicious(
 ) -> np.ndarray:
     """(B,) bool: blocks in which an alternative may matter, at the frequencies of all data.
 
-    A window's own frequencies gain at most this much; a mixture pays a nat for each from a dozen steps on.
+    A window gains at most what its own frequencies do; a mixture pays a nat for each free one from a dozen steps on.
     """
     label, size = blocks.block_of_expression, blocks.num_blocks
     own = np.flatnonzero((label >= 0) & (counts.successes > 0))

@@ -19,8 +19,8 @@ from rpl_agent.guarantee.likelihood.chart import Fit, Observations, ParameterCha
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
 LOG_2PI = float(np.log(2 * np.pi))
-#: Points by dimension (last entry: and above), and how many of them per dimension have exact likelihoods: those that a
-#: quadratic model ranks highest.
+#: Number of points by dimension (the last entry: for all larger ones too), and how many points per dimension have exact
+#: likelihoods: those that a quadratic model ranks highest.
 POINTS = (128, 128, 2048, 2048, 4096, 16384)
 EVALUATED = 64
 
