@@ -18,8 +18,9 @@ import inspect
 import os
 import sys
 from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from rpl_agent.agent.world.observations import make_registered
@@ -133,11 +134,18 @@ def _made(module: ModuleType, name: str, text: str, render_mode: str | None) -> 
     return factory(**mode if takes_mode else {})
 
 
+class _SourceOnly(SourceFileLoader):
+    """Compiles a file as it is now: stored bytecode would hide an edit of equal length within the same second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ModelError(f"there is no file {str(path)!r} to take an environment from")
     _allow_imports_from(path.resolve().parent)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(path.stem, path, loader=_SourceOnly(path.stem, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)  # so that stored or copied objects find their classes
