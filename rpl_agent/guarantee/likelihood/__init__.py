@@ -8,7 +8,8 @@ their proofs. Modules, in the order in which they are used:
 - `joint_set`: the convex set C of the joint likelihood, with tangents and a ball;
 - `bets`: slabs in the direction of the value, at the price of one dimension (`slabs`), and
   confidence sequences for a mean without any model (`mean`);
-- `region`: C, bets and intervals as a `Region`; `polynomial`: models of many coordinates; `blocks`: of many parameters;
+- `region`: C, bets and intervals as a `Region`; `polynomial`: models of many coordinates;
+  `block_set`: models whose parameters fall into blocks; `shares`: how they divide δ;
 - `chart`, `estimate`: points of large likelihood, and edges of the domain that they touch;
 - `refutation`: e-values against the model itself.
 """
