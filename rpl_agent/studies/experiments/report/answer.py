@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -136,8 +136,9 @@ def closing_chart(points: Points, delta: float, maximise: bool) -> ReportChart:
         line(x, own, "guaranteed", POLICY),
     ]
     # outside the band: inside is the true value, which may start at the guarantee
-    traces.append(_label(x, far, " no policy is better: now {}", EVERY, maximise))
-    traces.append(_label(x, own, " guaranteed: now {}", POLICY, not maximise))
+    own_text, far_text = (floor_digits, ceil_digits) if maximise else (ceil_digits, floor_digits)
+    traces.append(_label(x, far, " no policy is better: now {}", EVERY, maximise, far_text))
+    traces.append(_label(x, own, " guaranteed: now {}", POLICY, not maximise, own_text))
     truth = points.get("oracle/value")
     if truth is not None and np.isfinite(truth).any():
         traces.append(line(x, truth, "true value of the policy", TRUTH))
@@ -146,7 +147,7 @@ def closing_chart(points: Points, delta: float, maximise: bool) -> ReportChart:
     shown = np.where(regret > 0.0, regret, np.nan)  # 0, proved optimal, is below every logarithmic axis
     below = line(x, shown, "no policy is better by more", POLICY)
     traces.append({**below, "yaxis": "y2"})
-    traces.append({**_label(x, shown, " regret: now at most {}", POLICY, True), "yaxis": "y2"})
+    traces.append({**_label(x, shown, " regret: now at most {}", POLICY, True, ceil_digits), "yaxis": "y2"})
     for trace in traces:
         trace["meta"], trace["showlegend"] = {}, False
     layout = {
@@ -161,15 +162,25 @@ def closing_chart(points: Points, delta: float, maximise: bool) -> ReportChart:
     return ReportChart("bounds", "How the interval closes", note, {"run": {"traces": traces, "layout": layout}})
 
 
-def _label(x: np.ndarray, y: np.ndarray, text: str, colour: str, above: bool) -> dict[str, Any]:
-    """A label with a line's last value, at its left end, where the band is wide and labels keep apart."""
+def _label(
+    x: np.ndarray,
+    y: np.ndarray,
+    text: str,
+    colour: str,
+    above: bool,
+    rounding: Callable[[float], str] = "{:.3g}".format,
+) -> dict[str, Any]:
+    """A label with a line's last value, at its left end, where the band is wide and labels keep apart.
+
+    rounding : makes the text of a value; that of a bound is rounded away from what it bounds
+    """
     finite = np.flatnonzero(np.isfinite(y))
     first, last = finite[:1], finite[-1:]
     return {
         "mode": "text",
         "x": x[first].tolist(),
         "y": y[first].tolist(),
-        "text": [text.format(f"{value:.3g}") for value in y[last]],
+        "text": [text.format(rounding(float(value))) for value in y[last]],
         "textposition": "top right" if above else "bottom right",
         "textfont": {"color": colour, "size": 14},
         "cliponaxis": False,
