@@ -6,7 +6,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rpl_agent import Domain, ModelError, RPLAgent, build, build_noise
+from rpl_agent import Counts, Domain, ModelError, RPLAgent, build, build_noise
+from rpl_agent.core.model.building import validation
+from rpl_agent.guarantee.likelihood.estimate import edge
 
 GOAL = 4
 
@@ -78,6 +80,41 @@ def test_an_agent_learns_with_it():
     agent = RPLAgent(pmdp=walk(), objective="maximise probability of there within 12 steps", delta=0.1, seed=0)
     certificate = agent.learn(env, budget=60).certificate
     assert 0.0 < certificate.lower <= certificate.upper <= 1.0 and certificate.gap < 0.5
+
+
+def test_labels_that_differ_in_a_sign_have_names_of_their_own():
+    model = build_noise(0, lambda s: ["go"], noise={"wind": [1, -1, 0]}, effect=lambda s, a, wind: (s + wind) % 5)
+    assert model.table.parameters == ("wind_1", "wind_1_2")
+
+
+def own_keys(states):
+    """A ring in which every state has noise of its own, and two of its labels stay."""
+    return build_noise(
+        0,
+        lambda state: ["go"],
+        noise={state: ["on", "stay", "rest", "back"] for state in range(states)},
+        key=lambda state, action: state,
+        effect=lambda state, action, label: (state + {"on": 1, "back": -1}.get(label, 0)) % states,
+    )
+
+
+def test_keys_of_their_own_are_checked_one_by_one(monkeypatch):
+    """Linear programs over the parameters of all keys took minutes for 400 rows."""
+    programs = []
+    solve = validation.minimiser
+    monkeypatch.setattr(validation, "minimiser", lambda c, A, b: programs.append(len(c)) or solve(c, A, b))
+    assert own_keys(24).num_parameters == 72 and not programs
+    monkeypatch.setattr(validation, "MANY_BASES", 0)
+    assert own_keys(24).num_parameters == 72 and set(programs) == {3}
+
+
+def test_labels_that_no_row_tells_apart_are_no_obstacle():
+    """With many parameters each is a coordinate, seen or not: what expressions allow is then no bounded set."""
+    model = own_keys(24)
+    counts = Counts(model)
+    for after, times in ((1, 70), (0, 20), (23, 10)):
+        counts.add(0, 0, model.state_index(after), times)
+    assert edge(model, counts) is None
 
 
 @pytest.mark.parametrize(

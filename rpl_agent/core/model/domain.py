@@ -146,6 +146,21 @@ class Domain:
         A = A.toarray() if scipy.sparse.issparse(A) else A
         return np.vstack([A, eye, -eye]), np.concatenate([self.b, self.upper, -self.lower])
 
+    def part(self, parameters: np.ndarray) -> Domain:
+        """The part about some parameters (k,); none of its rows involves any other."""
+        A = scipy.sparse.csr_array(self.A)
+        touched = np.flatnonzero(np.diff(A.indptr))
+        own = touched[np.isin(A.indices[A.indptr[touched]], parameters)]
+        rows = np.asarray(A[own][:, parameters].todense()).reshape(len(own), len(parameters))
+        names = tuple(self.parameters[j] for j in parameters)
+        return Domain(names, self.lower[parameters], self.upper[parameters], rows, self.b[own])
+
+    @cached_property
+    def linked(self) -> np.ndarray:
+        """(d,) equal numbers for parameters that rows of A link, directly or through others."""
+        A = scipy.sparse.csr_array(self.A != 0).astype(np.int64)
+        return scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(A.T @ A), directed=False)[1]
+
     def contains(self, theta: np.ndarray, tol: float = 1e-9) -> np.ndarray | bool:
         """Whether θ (d,) or each of θ (n, d) lies in D up to tol."""
         points = np.atleast_2d(np.asarray(theta, dtype=float))

@@ -280,7 +280,7 @@ def _sub_model(pmdp: ParametricMDP, number: int, rows: np.ndarray, parameters: n
         successor=np.arange(len(transitions)) - np.repeat(row_ptr[:-1], np.diff(row_ptr)),
         expression=local,
         table=_sub_table(pmdp.table, expressions, parameters),
-        domain=domain_of_block(pmdp.domain, parameters),
+        domain=pmdp.domain.part(parameters),
         initial_state=0,
         labels={},
         rewards={},
@@ -315,13 +315,3 @@ def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.n
         is_identity = part.is_affine and r == len(parameters)
         part.__dict__["reduction"] = Reduction(np.eye(r), tuple(range(r)), weights, is_identity, monomials[1:])
     return part
-
-
-def domain_of_block(domain: Domain, parameters: np.ndarray) -> Domain:
-    """The part of a domain about a block's parameters (k,); none of its rows involves another block."""
-    A = scipy.sparse.csr_array(domain.A)
-    touched = np.flatnonzero(np.diff(A.indptr))
-    own = touched[np.isin(A.indices[A.indptr[touched]], parameters)]
-    rows = np.asarray(A[own][:, parameters].todense()).reshape(len(own), len(parameters))
-    names = tuple(domain.parameters[j] for j in parameters)
-    return Domain(names, domain.lower[parameters], domain.upper[parameters], rows, domain.b[own])

@@ -277,6 +277,8 @@ def wider_chart(pmdp: ParametricMDP) -> ParameterChart:
         return chart
     free = np.flatnonzero(~pmdp.table.is_constant)
     weights, constant = np.asarray(reduction.weights)[free], pmdp.table.constant[free]
+    if np.linalg.matrix_rank(weights) < reduction.rank:  # what no expression shows may be anything: no polytope
+        return chart
     rows = np.column_stack([np.vstack([weights, -weights]), -np.concatenate([1.0 - constant, constant])])
     rows = np.unique(np.round(rows / np.linalg.norm(rows[:, :-1], axis=1)[:, None], 13), axis=0)
     if reduction.rank == 1:

@@ -8,7 +8,7 @@ state (at a wall, with a demand that exceeds the stock), the row gets the sum of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,24 +80,26 @@ def chances_of(
     if not noise:
         raise ModelError("noise is empty: give at least one key with its labels")
     found: dict[Hashable, list[tuple[Any, Polynomial]]] = {}
-    names: list[str] = []
+    names: dict[str, None] = {}  # in order
     group: list[int] = []
     for number, (drawn, listed) in enumerate(noise.items()):
         outcomes = list(listed)
         if len(set(outcomes)) < max(len(outcomes), 2):
             raise ModelError(f"noise[{drawn!r}] is {outcomes}: it needs two or more different labels")
-        own = [_name(f"{drawn}_{label}", names) for label in outcomes[:-1]]
-        names += own
+        own: list[str] = []
+        for label in outcomes[:-1]:
+            own.append(_name(f"{drawn}_{label}", names))
+            names[own[-1]] = None
         group += [number] * len(own)
         parts = [Polynomial.parameter(name) for name in own]
         rest = Polynomial.constant(1)
         for part in parts:
             rest = rest - part
         found[drawn] = list(zip(outcomes, [*parts, rest]))
-    return found, Domain.box(names).with_sums(np.array(group))
+    return found, Domain.box(list(names)).with_sums(np.array(group))
 
 
-def _name(text: str, taken: Sequence[str]) -> str:
+def _name(text: str, taken: Container[str]) -> str:
     """A name for a parameter, like the text and not yet taken."""
     plain = re.sub(r"\W+", "_", text).strip("_") or "p"
     plain = plain if not plain[0].isdigit() else f"p{plain}"

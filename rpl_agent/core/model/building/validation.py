@@ -192,7 +192,7 @@ def expression_range(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray
     """(F,), (F,) enclosures of every expression on the domain, up to rounding; callers compare with a tolerance.
 
     Exact at box corners for multilinear expressions; affine ones for which the box is too wide are optimised over
-    the polytope: at its vertices if they are few, otherwise by LPs.
+    the part of the polytope that concerns them: at its vertices if they are few, otherwise by LPs.
     """
     low, high, _ = ranges.enclosure(table, domain.lower, domain.upper)
     outside = (low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)
@@ -203,19 +203,41 @@ def expression_range(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray
     if not len(domain.b) or not outside.any():
         return low, high
     affine = np.flatnonzero(outside & (table.degrees <= 1))
-    B, constant = linear_part(table)[affine], table.constant[affine]
+    for own, parameters in _by_parts(linear_part(table), affine, domain):
+        part, B = domain.part(parameters), linear_part(table)[np.ix_(own, parameters)]
+        low[own], high[own] = _affine_range(B, table.constant[own], part, (low[own], high[own]))
+    return low, high
+
+
+def _by_parts(B: np.ndarray, chosen: np.ndarray, domain: Domain) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The chosen expressions, rows of B (F, d), in groups; beside each the parameters to which its own are linked.
+
+    Most rows of a model use few of its parameters: a group's range is a matter of these, however many there are.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for f in chosen.tolist():
+        groups.setdefault(tuple(np.unique(domain.linked[np.flatnonzero(B[f])]).tolist()), []).append(f)
+    return [(np.array(own), np.flatnonzero(np.isin(domain.linked, links))) for links, own in groups.items()]
+
+
+def _affine_range(
+    B: np.ndarray, constant: np.ndarray, domain: Domain, known: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n,), (n,) least and largest values of constant + Bθ on a polytope; the known ones where it is empty."""
     vertices = _vertices(domain)
     if vertices is None:
+        low, high = known
         A, b = domain.constraints()
-        for k, f in enumerate(affine):
+        for k, direction in enumerate(B):
             for sign, out in ((1.0, low), (-1.0, high)):
-                point = minimiser(sign * B[k], A, b)
+                point = minimiser(sign * direction, A, b)
                 if point is not None:
-                    out[f] = constant[k] + float(B[k] @ point)
-    elif len(vertices):
-        values = constant[:, None] + B @ vertices.T
-        low[affine], high[affine] = values.min(axis=1), values.max(axis=1)
-    return low, high
+                    out[k] = constant[k] + float(direction @ point)
+        return low, high
+    if not len(vertices):
+        return known
+    values = constant[:, None] + B @ vertices.T
+    return values.min(axis=1), values.max(axis=1)
 
 
 @cached_fact

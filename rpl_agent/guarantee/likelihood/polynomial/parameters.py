@@ -21,7 +21,7 @@ from rpl_agent.core.model import Domain, ExpressionTable, ParametricMDP, cached_
 from rpl_agent.core.model.algebra.factors import Factors, factors
 from rpl_agent.core.model.algebra.ranges import enclosure
 from rpl_agent.core.regions.base import Region
-from rpl_agent.core.regions.blocks import domain_of_block, parameters_of_expressions
+from rpl_agent.core.regions.blocks import parameters_of_expressions
 from rpl_agent.core.regions.intersection import Intersection
 from rpl_agent.core.regions.parameter_region import ParameterRegion, ParameterRows, affine_rows, interval_parameters
 from rpl_agent.core.regions.product import Product
@@ -121,7 +121,7 @@ def _block(core: ParametricMDP, found: Factors, group: np.ndarray) -> ParameterB
     names = [core.table.parameters[j] for j in group]
     mine = np.flatnonzero(parameters_of_expressions(found.forms)[:, group].sum(axis=1))
     forms = ExpressionTable.from_polynomials([found.forms.polynomial(int(i)) for i in mine], names)
-    domain = domain_of_block(core.domain, group)
+    domain = core.domain.part(group)
     chart = forms_chart(domain, Factors(forms, scipy.sparse.csr_array(found.powers[:, mine]), found.log_scale))
     bounds = enclosure(forms, domain.lower, domain.upper)
     texts = [str(forms.polynomial(i)) for i in range(len(forms))]
