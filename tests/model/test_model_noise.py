@@ -83,8 +83,9 @@ def test_an_agent_learns_with_it():
 
 
 def test_labels_that_differ_in_a_sign_have_names_of_their_own():
-    model = build_noise(0, lambda s: ["go"], noise={"wind": [1, -1, 0]}, effect=lambda s, a, wind: (s + wind) % 5)
-    assert model.table.parameters == ("wind_1", "wind_1_2")
+    noise = {"wind": ["+1", "-1", "0"]}
+    model = build_noise(0, lambda s: ["go"], noise=noise, effect=lambda s, a, wind: (s + int(wind)) % 5)
+    assert model.table.parameters == ("wind__1", "wind__1_2")
 
 
 def own_keys(states):
