@@ -113,6 +113,32 @@ INLINE double pair_curve(const int64_t r, int64_t t, const row_chances *chances,
     return curve + fabs(scale) * rest * turn * (1.0 + 1e-9);
 }
 
+/* Whether a product is not 0, of a group all of whose products are rounded to 0. */
+CALLED bool is_faint(int64_t r, group played, const row_chances *chances, const double *reward, double left, double u,
+                     const double *g, const affine_functions *functions)
+{
+    bool turns = u != 0.0, faint = false;
+    for (int64_t j = 0; j < r; j++)
+        turns |= g[j] != 0.0;
+    faint = left != 0.0 && turns;
+    for (int64_t row = played.first; row < played.last; row++) {
+        if (played.weights && played.weights[row] == 0.0)
+            continue;
+        faint |= reward[row] != 0.0;
+        for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
+            const int64_t f = chances->expression[t], i = chances->successor[t];
+            bool likely = chances->p[f] != 0.0 || (chances->bend && chances->bend[f] != 0.0);
+            bool differs = functions->next_u[i] != u;
+            for (int64_t j = 0; j < r; j++) {
+                likely |= chances->slope[f * r + j] != 0.0;
+                differs |= functions->next_g[i * r + j] != g[j];
+            }
+            faint |= likely && differs;
+        }
+    }
+    return faint;
+}
+
 /* A number >= sign (T U - U) of a group for all y, with U(s, y) = u + g.y, or `least`, where that is enough; inf where
  * numbers overflow. `checked`: only its sign is asked for. Scratch: l (r), 2 triangles. */
 INLINE double residual_in(const int64_t r, group played, const row_chances *chances, const double *reward,
@@ -162,7 +188,7 @@ INLINE double residual_in(const int64_t r, group played, const row_chances *chan
     norm *= 1.0 + (r + 4.0) * UNIT_ROUNDOFF;
     double rounding = (2.0 * terms + 6.0 * r + 24.0) * UNIT_ROUNDOFF * size;
     rounding += chances->bend ? (unknown + third) * (1.0 + 1e-9) : 2.0 * unknown;
-    if (size > 0.0) /* products may underflow */
+    if (size > 0.0 || is_faint(r, played, chances, reward, left, u, g, functions)) /* products may underflow */
         rounding += UNIT_ROUNDOFF * FAINT;
     rounding += 4.0 * UNIT_ROUNDOFF * (fabs(a) + norm + curve);
     /* `curve` bounds the quadratic term well enough for actions that are far from the best. */
