@@ -351,6 +351,30 @@ def test_facts_are_compared_with_the_data_up_to_rounding():
     Data(BASE).respects(assumed(deterministic=True), None)
 
 
+def test_each_limit_of_the_work_is_kept(monkeypatch):
+    plain, steps = assumed(2), assumed(2, horizon=3)
+
+    def limited(most: int, act) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(open_checker, "MOST_TESTS", most)
+            patch.setattr(open_checker, "MOST_WORK", most)
+            return refusal(act)
+
+    outcomes = [[(0, END, 1)], [(0, END, 1)]]
+    for least, act, sentence in (
+        (6, lambda: assumed(2, horizon=3), "5 states times steps to go"),
+        (4, lambda: Data(BASE), "3 rows"),
+        (6, lambda: values(outcomes, steps), "5 values"),
+        (3, lambda: values(outcomes, plain).settled([[0, 1]] * 3), "2 steps"),
+        (6, lambda: values(outcomes, steps).proved({"values": [[None, None]] * 3}), "5 "),
+    ):
+        assert f"more than {sentence}" in limited(least - 1, act)
+        with monkeypatch.context() as patch:
+            patch.setattr(open_checker, "MOST_TESTS", least)
+            patch.setattr(open_checker, "MOST_WORK", least)
+            act()
+
+
 # ====================================================================== the whole statement
 def statement(lower=None, upper=None, data=None, **facts) -> dict:
     told = {**FACTS, "deterministic": True, "returns": [0, 4], "known_states": 2, **facts}
@@ -439,6 +463,10 @@ def test_a_cut_play_adds_what_is_left_and_no_more():
     assert "after its horizon" in refusal(steps._after, 3, 0, rest)
     assert "does not exist" in refusal(steps._after, 1, 1, rest)
     assert "no bounds of what follows" in refusal(steps._after, 1, 0, None)
+    assert found._after(200, 0, [[1]]) == 1 and found._after(200, 0, [[-1]]) == 0  # 2^-200 of a last bit
+    odd = Statement(statement(**{**facts, "discount": 0.7}))  # whose fifth power has more bits than numbers have here
+    for value in (1 << 250, -1 << 250):
+        assert 0 < odd._after(5, 0, [[value]]) - F(0.7) ** 5 * value < abs(value) >> 120
 
 
 def test_plays_are_numbers_that_are_rounded_against_the_claim():
@@ -495,7 +523,9 @@ def test_all_returns_lie_in_the_range_of_the_start():
     assert Statement(statement(**fine, deterministic=False)).overall == (-1, 1)  # rounded outward
     both = {**own, "state_returns": [[0, 3], [1, 4]]}
     assert "outside" in refusal(Statement, statement(**both, overall=[0, 3]))
-    steps = statement(**{**own, "state_returns": None}, horizon=2)
+    plain = {**own, "state_returns": None}
+    assert Statement(statement(**plain, overall=[0, 1])).overall == (0, 4 * ONE)  # of rewards; nothing else has a range
+    steps = statement(**plain, horizon=2)
     assert Statement(steps).overall == (0, 3 * ONE)
     steps = statement(**own, horizon=2)
     assert Statement(steps).overall == (0, 3 * ONE)
