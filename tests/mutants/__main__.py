@@ -10,15 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import tempfile
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tests.mutants import accepted
-from tests.mutants.campaign import OPTIONS, Campaign, copied, noticed_in_copy
+from tests.mutants.campaign import OPTIONS, Campaign
 from tests.mutants.changes import ROOT, Mutant, changed_since, mutants_of, tests_of
 
 
@@ -83,21 +81,12 @@ def main() -> None:
         return
     open_ones = [m for m in mutants if arguments.accepted or accepted.reason(m) is None]
     open_ones.sort(key=lambda m: m.is_of_module)  # last: every test may read them
-    result, start = Result(len(open_ones)), time.monotonic()
-    in_python, in_c = ([m for m in open_ones if m.path.endswith(end)] for end in (".py", ".c"))
-    if in_python:
-        campaign = Campaign(in_python, result.tell, arguments.slowest, arguments.minutes)
-        tests = arguments.tests or dict.fromkeys(test for m in in_python for test in tests_of(m.path))
+    result = Result(len(open_ones))
+    if open_ones:
+        campaign = Campaign(open_ones, result.tell, arguments.slowest, arguments.minutes)
+        tests = arguments.tests or dict.fromkeys(test for m in open_ones for test in tests_of(m.path))
         if pytest.main([*OPTIONS, "--rootdir", str(ROOT), *tests], plugins=[campaign]) not in (0, 5):
             raise SystemExit("the tests did not run")
-    with tempfile.TemporaryDirectory() as folder:
-        copy = copied(Path(folder) / "copy") if in_c else Path(folder)
-        for mutant in in_c:
-            if arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes:
-                break
-            begun = time.monotonic()
-            noticed = "its nearest tests" if noticed_in_copy(mutant, copy) else ""
-            result.tell(mutant, noticed, time.monotonic() - begun)
     finish(arguments, result, len(mutants) - len(open_ones), accepted.stale(known))
 
 

@@ -17,7 +17,6 @@ SHORTCUT = "only a shortcut: what follows comes to the same"
 GUARDED = "2 units of 2^-160, where the enclosure allows for 2^10"
 SCRIPT = "the script, which tests run as a process of its own: what is loaded here never reads it"
 SAME = "a shift by 0 either way"
-LIMIT = "a limit of the work: no bound depends on it"
 USED = "the number that is shown is the one that is used, however it is rounded"
 LENGTHS = "all states have as many rows, with any number of steps to go"
 ONE_LIST = "without a horizon there is one list of values"
@@ -191,6 +190,11 @@ NAMES: dict[str, str] = {
     f"{MEAN} mean_interval: 1.0 → 2.0 (2)": "cut at the range in any case",
     f"{MEAN} mean_interval: 0.0 → (-1.0) (2)": "cut at the range in any case",
     f"{MEAN} mean_interval: 1.0 → 2.0 (3)": "cut at the range in any case",
+    f"{OPEN} : 1 → (0)": SCRIPT,
+    f"{OPEN} : 1 → 2": SCRIPT,
+    f"{OPEN} main: 0 → (-1)": "there is one argument",
+    f"{OPEN} Statement._after: value > 0 → (value >= 0)": "0 times either end",
+    f"{OPEN} Statement._after: 0 → (-1) (3)": "0 times either end",
     f"{OPEN} times: extra > 0 → (extra >= 0)": SAME,
     f"{OPEN} times: 0 → (-1) (3)": SAME,
     f"{OPEN} times: 0 → 1 (3)": "a product may have one bit more",
@@ -208,8 +212,6 @@ NAMES: dict[str, str] = {
     f"{OPEN} Bet.shows: 1 → 2 (4)": "nothing is left of 96 bits",
     f"{OPEN} Bet.shows: 16 → (15) (2)": "nothing is left of 96 bits",
     f"{OPEN} Bet.shows: 16 → 17 (2)": "nothing is left of 96 bits",
-    f"{OPEN} Assumed.__init__: self.layers * max(states, 1) <= MOST_TESTS → "
-    "(self.layers * max(states, 1) < MOST_TESTS)": LIMIT,
     f"{OPEN} Assumed.__init__: max → min": LIMIT,
     f"{OPEN} Assumed.__init__: 1 → (0) (4)": LIMIT,
     f"{OPEN} Assumed.__init__: 1 → 2 (4)": LIMIT,
@@ -218,14 +220,10 @@ NAMES: dict[str, str] = {
     f"{OPEN} Assumed._sums: len(found) < self.layers → (len(found) <= self.layers)": "the last is not read",
     f"{OPEN} Assumed.range_of: low >= 0 → (low > 0)": "0 times a weight is 0",
     f"{OPEN} Assumed.range_of: high <= 0 → (high < 0)": "0 times a weight is 0",
-    f"{OPEN} Data.__init__: self.states * self.actions <= MOST_TESTS → "
-    "(self.states * self.actions < MOST_TESTS)": LIMIT,
     f"{OPEN} Values.__init__: 0 → (-1)": LENGTHS,
     f"{OPEN} Values.__init__: 0 → (-1) (2)": LENGTHS,
     f"{OPEN} Values.__init__: 1 → (0)": "there is an action",
     f"{OPEN} Values.__init__: 0 → (-1) (3)": LENGTHS,
-    f"{OPEN} Values.__init__: len(rows[0]) * assumed.layers <= MOST_TESTS → "
-    "(len(rows[0]) * assumed.layers < MOST_TESTS)": LIMIT,
     f"{OPEN} Values.__init__: 0 → (-1) (4)": LENGTHS,
     f"{OPEN} Values.ceilings: self.turned > 0 → (self.turned >= 0)": SIDES,
     f"{OPEN} Values.ceilings: 0 → (-1)": SIDES,
@@ -239,14 +237,12 @@ NAMES: dict[str, str] = {
     f"{OPEN} Values._strange: 0 → (-1)": ONE_LIST,
     f"{OPEN} Values.layered: 0 → (-1) (2)": LENGTHS,
     f"{OPEN} Values.layered: down → up": USED,
-    f"{OPEN} Values.settled: len(steps) <= MOST_TESTS → (len(steps) < MOST_TESTS)": LIMIT,
     f"{OPEN} Values.settled: 0 → (-1)": ONE_LIST,
     f"{OPEN} Values.settled: 0 → (-1) (2)": ONE_LIST,
     f"{OPEN} Values.settled: down → up": USED,
     f"{OPEN} Values.settled: 0 → (-1) (3)": ONE_LIST,
     f"{OPEN} Values.settled: 0 → 1 (3)": ONE_LIST,
     f"{OPEN} Values.settled: 0 → (-1) (4)": ONE_LIST,
-    f"{OPEN} Values.proved: work <= MOST_WORK → (work < MOST_WORK)": LIMIT,
     f'{OPEN} Statement._rest: whole(k, 0, "an outcome") < len(since) → '
     "(whole(k, 0, 'an outcome') <= len(since))": "an outcome that does not exist ends the check",
     f"{OPEN} Statement._rest: 0 → (-1) (3)": "another name of the last outcome, which is counted once all the same",

@@ -3,7 +3,7 @@
 A first child runs all tests and says how long each takes and which lines it runs. Then, for each mutant, the child's
 functions get the changed code and the tests that run the changed statement begin, the shortest first, those that
 noticed a mutant of the same function before all others; the first that fails ends the child. What runs no test
-survives at once. Changes of C are made in a copy of the repository, which is compiled.
+survives at once. For a change of C the child compiles that file and calls it in place of the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import json
 import math
 import os
 import resource
-import shutil
 import signal
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rpl_agent.core.native import build, core
 from tests.mutants.changes import ROOT, Mutant, tests_of
 
 #: Processor seconds for a test of a mutant (beside five times what it takes without one), and seconds of any kind for
@@ -199,6 +199,8 @@ def transplant(mutant: Mutant) -> int:
 
     Returns the number of changes.
     """
+    if mutant.path.endswith(".c"):
+        return relink(mutant)
     name = mutant.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     module, text = importlib.import_module(name), (ROOT / mutant.path).read_text()
     fresh = ModuleType(name)
@@ -265,40 +267,24 @@ def classes() -> Iterator[type]:
 
 
 # ---------------------------------------------------------------------- changes of C
-def noticed_in_copy(mutant: Mutant, copy: Path) -> bool:
-    """Whether the nearest tests fail on a mutant of a file that is compiled when the package is loaded."""
-    place, text = copy / mutant.path, (ROOT / mutant.path).read_text()
-    place.write_text(mutant.applied(text))
-    try:
-        if (child := os.fork()) == 0:
-            _run(copy, tests_of(mutant.path))
-        return os.waitpid(child, 0)[1] != 0
-    finally:
-        place.write_text(text)
+def relink(mutant: Mutant) -> int:
+    """Let `core` call a library with the mutant of one C file, compiled in a hurry; other files stay as they are.
 
-
-def _run(copy: Path, tests: list[str]) -> None:
-    """The tests, in a copy of the repository; ends this process with status 0 if all pass."""
-    signal.alarm(WALL_SECONDS)
-    os.chdir(copy)
-    sys.path[:0] = [str(copy), str(copy / "envs")]
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("tests", "rpl_agent", "rpl_envs")]:
-        del sys.modules[name]  # of the original
-    os.environ["PYTHONPATH"] = f"{copy}:{copy / 'envs'}"
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    status = 1
-    try:
-        status = int(pytest.main(["-x", *OPTIONS, *tests]))
-    finally:
-        os._exit(status)
-
-
-def copied(folder: Path) -> Path:
-    """The parts of the repository that tests need."""
-    for name in ("rpl_agent", "envs", "tests", "benchmarks", "docs", "examples"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, folder / name)
-    return folder
+    Returns the number of functions.
+    """
+    command, native = build.compiler(), ROOT / "rpl_agent/core/native"
+    assert command is not None
+    with tempfile.TemporaryDirectory() as folder:
+        changed = Path(folder) / Path(mutant.path).name
+        changed.write_text(mutant.applied((ROOT / mutant.path).read_text()))
+        others = [made for made in build._objects(command, folder) if not made.name.startswith(f"{changed.stem}-")]
+        flags = [*build.flags(), "-O0", "-shared", "-I", str(native)]
+        done = build._run([*command, *flags], [changed, *others], folder, "mutant.so")
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr)
+        library = core._compiled = core._ffi.dlopen(str(Path(folder) / "mutant.so"))  # kept: it ends with its last name
+    callers = {name: thing for name, thing in vars(core).items() if isinstance(thing, FunctionType)}
+    callers = {name: caller for name, caller in callers.items() if caller.__globals__.get("function") is not None}
+    for name, caller in callers.items():
+        caller.__globals__["function"] = getattr(library, name)
+    return len(callers)

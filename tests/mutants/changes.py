@@ -40,13 +40,17 @@ NEAREST: dict[str, tuple[str, ...]] = {
     "rpl_agent/guarantee/checker.py": CHECKED,
     "rpl_agent/guarantee/open_checker.py": (
         "tests/open_world/test_open_checker_numbers.py",
+        "tests/open_world/test_open_checker_words.py",
         "tests/open_world/test_open_checker.py",
     ),
     "rpl_agent/guarantee/pipeline.py": (*CERTIFY, "tests/evidence/test_refutation.py"),
     "rpl_agent/core/evidence/ledger.py": ("tests/evidence/test_ledger.py",),
     "rpl_agent/guarantee/likelihood/bets": BETS,
     "rpl_agent/core/solver/check.py": SOLVED,
-    "rpl_agent/core/native/residual.c": ("tests/coupled/test_coupled.py",),
+    "rpl_agent/core/native/residual.c": (
+        "tests/coupled/test_residual_twins.py",
+        "tests/coupled/test_residual_rounding.py",
+    ),
     "rpl_agent/agent/storage": STORED,
 }
 TURNED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "in": "not in", "not in": "in"}
@@ -60,8 +64,8 @@ class Mutant:
     """A change of one piece of one file."""
 
     path: str  # in the repository
-    place: str  # the function, or the constants of a module; "" for other code of it; in C the line
-    old: str
+    place: str  # the function, or the constants of a module; "" for other code of it
+    old: str  # in C the line
     new: str
     start: int  # characters of the file
     end: int
@@ -73,12 +77,12 @@ class Mutant:
     def name(self) -> str:
         """Lines may move without changing it."""
         more = f" ({self.number})" if self.number > 1 else ""
-        return f"{self.path} {self.place}: {self.old} → {self.new}{more}"
+        return f"{self.path} {self.place}: {self.old} → {self.new.strip()}{more}"
 
     @property
     def is_of_module(self) -> bool:
-        """Whether it changes what any function may read."""
-        return self.place == "" or (self.path.endswith(".py") and self.place.isupper())
+        """Whether any test may notice it: what functions read, and compiled code, is not traced."""
+        return self.place == "" or self.place.isupper() or self.path.endswith(".c")
 
     @property
     def is_dropped_check(self) -> bool:
@@ -155,7 +159,8 @@ def changes(node: ast.AST) -> Iterator[tuple[ast.expr, Callable[[str], str]]]:
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
         yield node, lambda _: repr(node.value + 1)
         yield node, lambda _: f"({node.value - 1!r})"
-    if isinstance(node, ast.Name) and node.id in ("min", "max", "any", "all", "up", "down"):
+    is_read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    if is_read and node.id in ("min", "max", "any", "all", "up", "down"):
         other = {"min": "max", "max": "min", "any": "all", "all": "any", "up": "down", "down": "up"}[node.id]
         yield node, lambda _: other
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
@@ -179,15 +184,18 @@ PIECES = {
 
 
 def c_mutants(path: str, text: str) -> list[Mutant]:
-    """Textual changes of a C file, outside of comments."""
+    """Textual changes of lines of a C file, outside of comments."""
     code = re.sub(r"/\*.*?\*/|//[^\n]*|#[^\n]*", lambda comment: " " * len(comment[0]), text, flags=re.DOTALL)
+    begins = [(m.start(), m[1]) for m in re.finditer(r"^[A-Za-z][^;{=\n]*?\b(\w+)\(", code, flags=re.MULTILINE)]
     found = []
     for piece, new in PIECES.items():
         for match in re.finditer(piece, code):
-            row = text.count("\n", 0, match.start())
-            line = " ".join(text.splitlines()[row].split())
-            spans = (row + 1, row + 1), (row + 1, row + 1)
-            found.append(Mutant(path, line, match[0].strip(), new, match.start(), match.end(), *spans))
+            start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+            old, changed = text[start:end], text[start : match.start()] + new + text[match.end() : end]
+            place = [name for begin, name in begins if begin <= match.start()][-1]
+            row = text.count("\n", 0, start) + 1
+            spans = start, end, (row, row), (row, row)
+            found.append(Mutant(path, place, " ".join(old.split()), changed, *spans))
     return numbered(sorted(found, key=lambda mutant: (mutant.start, mutant.new)))
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from rpl_agent.core.native import core
 from tests.mutants import accepted, campaign, changes
 from tests.mutants.changes import NEAREST, ROOT, changed_since, mutants_of
 
@@ -48,9 +51,23 @@ def test_changes_keep_lines_and_names_differ():
     assert {m.statement for m in found} == {(2, 3)}
 
 
-def test_c_is_changed_outside_of_comments():
-    found = changes.c_mutants("a.c", "/* a < b */\nif (a < b) c = fmax(a + 1, b); // a + b\n")
-    assert [(m.lines[0], m.old, m.new) for m in found] == [(2, "<", " <= "), (2, "fmax", "fmin"), (2, "+", " - ")]
+C_CODE = """/* a < b */
+#define SIZE(a) (a + 1)
+INLINE double worst(double a,
+                    double b)
+{
+    if (a < b) c = fmax(a + 1, b); // a + b
+}
+"""
+
+
+def test_c_is_changed_outside_of_comments_line_by_line():
+    found = changes.c_mutants("a.c", C_CODE)
+    line = "if (a < b) c = fmax(a + 1, b); // a + b"
+    expected = [line.replace("<", "<="), line.replace("fmax", "fmin"), line.replace("a + 1", "a - 1")]
+    assert {m.name for m in found} == {f"a.c worst: {line} → {new}" for new in expected}
+    assert {m.applied(C_CODE) for m in found} == {C_CODE.replace(line, new) for new in expected}
+    assert {m.lines for m in found} == {(6, 6)}
 
 
 def test_accepted_survivors_exist_and_tests_too():
@@ -123,3 +140,24 @@ def test_loaded_code_is_changed_wherever_it_was_imported(old, new, seen, tmp_pat
     mutant = changes.Mutant("rpl_agent/loaded.py", "", old, new, start, start + len(old), span, span)
     assert campaign.transplant(mutant) == 1
     assert (kept().double, kept.made(), imported(1)) == seen
+
+
+def test_compiled_code_is_changed_for_all_who_call_it():
+    path = "rpl_agent/core/native/residual.c"
+    sizes = next(m for m in mutants_of(path) if m.place == "wrong_sign" and m.new.strip().startswith("size -="))
+    callers = [thing for thing in vars(core).values() if isinstance(thing, types.FunctionType)]
+    functions = [
+        (caller.__globals__, caller.__globals__["function"]) for caller in callers if "function" in caller.__globals__
+    ]
+    library, call = core._compiled, core.wrong_sign
+    given = 1, np.ones(1, bool), 1, 1.0, np.array([0.5]), np.array([1.0])  # 0.5 + y may be negative
+    assert call(*given) == 0
+    try:
+        assert campaign.transplant(replace(sizes, new=sizes.old)) > 50 and call(*given) == 0
+        campaign.transplant(sizes)
+        assert call(*given) == -1
+    finally:
+        core._compiled = library
+        for space, function in functions:
+            space["function"] = function
+    assert call(*given) == 0
