@@ -2,7 +2,7 @@
 
 docs/index.md is the README, with links as seen from docs/; docs/cli.md comes from the parser; the result tables
 between the marks `<!-- results:NAME -->` and `<!-- /results -->` of README.md, docs/choosing.md and
-docs/experiments.md come from results/rows.jsonl.gz.
+docs/experiments.md, and results/tables, come from results/rows.jsonl.gz.
 `--check` writes nothing and fails if a page is out of date (run by the tests).
 """
 
@@ -21,13 +21,15 @@ os.environ["COLUMNS"] = "110"  # help texts are wrapped to the terminal: fix its
 from rpl_agent.cli import build_parser
 from rpl_agent.studies.experiments import suites
 from rpl_agent.studies.experiments.runner import read
-from rpl_agent.studies.experiments.tables import Table, online_table, published, short
+from rpl_agent.studies.experiments.tables import Table, online_table, published, short, tables
 
 DOCS = Path(__file__).resolve().parent
 relative = run_path(str(DOCS / "address.py"))["relative"]
 
 
 RESULTS = DOCS.parent / "results" / "rows.jsonl.gz"
+TABLES = RESULTS.parent / "tables"
+TIMES = ("seconds", "build [s]", "solve [s]", "paper [s]")
 BLOCK = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results -->)", re.S)
 THEIRS = ("clopper-pearson", "rectangular")
 #: our set with one parameter per row, and with one for all of them (the default)
@@ -100,7 +102,14 @@ def method_block() -> str:
 
 
 def online_block() -> str:
-    return online_table(results("online")).to_markdown().split("\n\n", 2)[2]
+    return online_table(results("online")).without(TIMES).to_markdown().split("\n\n", 2)[2]
+
+
+def stored_tables() -> dict[Path, str]:
+    """The tables beside the stored rows. Rows were measured beside other work, so no table shows times."""
+    made = [table.without(TIMES) for table in tables(all_results()) if table.name != "table3_seconds"]
+    pages = {TABLES / f"{table.name}.csv": table.to_csv() for table in made}
+    return pages | {TABLES / "tables.md": "\n".join(table.to_markdown() for table in made)}
 
 
 def _table(columns, lines) -> str:
@@ -139,6 +148,7 @@ def main() -> int:
     for page in (DOCS.parent / "README.md", DOCS / "choosing.md", DOCS / "experiments.md"):
         pages[page] = with_results(page.read_text())
     pages[DOCS / "index.md"] = index_page(pages[DOCS.parent / "README.md"])
+    pages |= stored_tables()
     for path, text in pages.items():
         if check:
             if not path.exists() or path.read_text() != text:

@@ -137,6 +137,12 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
 
+    def without(self, left_out: Iterable[str]) -> Table:
+        """The table without some of its columns."""
+        kept = [i for i, column in enumerate(self.columns) if column not in left_out]
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return replace(self, columns=[self.columns[i] for i in kept], rows=rows)
+
     def to_markdown(self) -> str:
         lines = ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
         lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in self.rows]
