@@ -312,20 +312,20 @@ def q_learning(world: World, budget: int) -> float:
     """A lower bound on the greedy policy of Q-learning in half of the episodes, from the other half."""
     env, rng, (low, high) = TableEnv(world), np.random.default_rng([SEED, 1]), world.returns
     size, actions = len(world.rows), len(world.rows[0])
-    q, visits, totals = np.full((size, actions), float(high)), np.zeros((size, actions)), list[float]()
+    q, visits, totals = [[float(high)] * actions for _ in range(size)], [[0] * actions for _ in range(size)], []
     state, _ = env.reset(seed=SEED + 1)
     for k in range(budget):
         learns = k < budget // 2
         state, _ = env.reset()
         total, weight, over = 0.0, 1.0, False
         while not over:
-            greedy = int(q[state].argmax())
+            greedy = q[state].index(max(q[state]))
             action = int(rng.integers(actions)) if learns and rng.random() < 0.1 else greedy
             after, reward, ended, cut, _ = env.step(action)
             if learns:
-                visits[state, action] += 1
-                aim = reward + (0.0 if ended else world.discount * q[after].max())
-                q[state, action] += (aim - q[state, action]) / visits[state, action] ** 0.7
+                visits[state][action] += 1
+                aim = reward + (0.0 if ended else world.discount * max(q[after]))
+                q[state][action] += (aim - q[state][action]) / visits[state][action] ** 0.7
             total += weight * reward
             weight *= world.discount
             state, over = after, ended or cut

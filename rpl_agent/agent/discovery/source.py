@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from rpl_agent.agent.discovery.repeats import Outcome, RepetitionWatch, ResetWatch
 from rpl_agent.agent.discovery.world import OpenWorld
-from rpl_agent.agent.sampling.experience import GeneratorStates, Request, SampledBatch
+from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.step_checker import flag, number, unpack_step
 from rpl_agent.agent.sampling.stepping import OPENING, EnvSource, Lane, Phase
+from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.core.model.states import canonical
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import END, OpenData
 from rpl_agent.guarantee.open_world.values import UpperValues
-from rpl_agent.guarantee.open_world.witness import OpenEpisode, PlayedPolicy
+from rpl_agent.guarantee.open_world.witness import OpenEpisode, OpenPolicy, PlayedPolicy
 
 #: The share of episodes that play the fixed policy, until it is known which bound is wider; the others explore.
 FIRST_SHARE = 0.5
@@ -31,95 +34,22 @@ WHOLE = (int, np.int64, np.int32)
 Where = Callable[[], str]
 
 
-class ResetWatch:
-    """Refuses an environment that seeds itself in reset, with one seed or a few in turn: its episodes repeat."""
+class Choices(dict[int, int]):
+    """The action to take in a state; states with several are not remembered, the one tried least is taken."""
 
-    def __init__(self) -> None:
-        self._states = GeneratorStates()  # after all resets
+    def __init__(self, ask: Callable[[int], list[int]], data: OpenData):
+        super().__init__()
+        self._ask, self._data = ask, data
+        self._several: dict[int, list[int]] = {}
 
-    def reset(self, before: Any, after: Any) -> None:
-        """States of the environment's generator before and after a reset without a seed; None if unknown."""
-        if after is not None and self._states.add(after) and before != after:
-            raise RepeatedChanceError(
-                "the environment seeds itself in reset(), so that its episodes repeat the same chance: no guarantee "
-                "holds for such data; seed its generator in reset(seed=...) only"
-            )
-
-
-#: Bits of chance that must agree, from the first comparison and without one exception, to count as repeated.
-REPEATED_BITS = 32.0
-
-
-class AgreementWatch:
-    """Refuses chance that repeats itself: the same row has the same outcome again and again, at once or in turn."""
-
-    def __init__(self, what: str):
-        self._what, self._bits = what, 0.0
-        self.is_open = True  # until one outcome differs: then chance is not repeated
-
-    def compare(self, agrees: bool, share: float) -> None:
-        """One comparison of two outcomes of a row; ``share`` of its visits had the first one."""
-        self.is_open = self.is_open and agrees
-        self._bits -= math.log2(share)
-        if self.is_open and self._bits >= REPEATED_BITS:
-            raise RepeatedChanceError(
-                f"{self._what} repeat the same chance: no guarantee holds for such data; seed them differently"
-            )
-
-
-class EpisodeSteps:
-    """The steps of a copy's current and previous episode, compared as long as they are the same."""
-
-    __slots__ = ("current", "earlier", "same")
-
-    def __init__(self) -> None:
-        self.earlier: list[tuple[int, int]] = []
-        self.current: list[tuple[int, int]] = []
-        self.same = True  # so far
-
-    def agrees(self, begins: bool, row: int, entry: int) -> bool | None:
-        """Add a step; return whether the previous episode had the same outcome there; None if not comparable."""
-        if begins:
-            self.earlier, self.current, self.same = self.current, [], True
-        at, step = len(self.current), (row, entry)
-        self.current.append(step)
-        if not self.same or at >= len(self.earlier):
-            return None
-        before = self.earlier[at]
-        self.same = before == step
-        return self.same if before[0] == row else None
-
-
-class RepetitionWatch:
-    """Compares steps of neighbouring copies in one tick, and of one copy's episodes as long as they are the same."""
-
-    def __init__(self) -> None:
-        self._copies = AgreementWatch("copies of the environment")
-        self._episodes = AgreementWatch("episodes of the environment")
-        self._latest: dict[int, tuple[int, int, int]] = {}  # by lane: tick, row, outcome
-        self._steps: dict[int, EpisodeSteps] = {}  # by lane
-
-    @property
-    def compares_episodes(self) -> bool:
-        """Whether episodes of one copy are still compared."""
-        return self._episodes.is_open
-
-    def add(self, lane: int, tick: int, begins: bool, row: int, entry: int, share: float) -> None:
-        """A step of a lane; ``share`` of the row's visits had this outcome."""
-        if self._copies.is_open:
-            other = self._latest.get(lane - 1)
-            if other is not None and other[:2] == (tick, row):
-                self._copies.compare(other[2] == entry, share)
-            self._latest[lane] = tick, row, entry
-        self.add_alone(lane, begins, row, entry, share)
-
-    def add_alone(self, lane: int, begins: bool, row: int, entry: int, share: float) -> None:
-        """A step of a lane that has no neighbours, or was compared with them."""
-        if self._episodes.is_open:
-            steps = self._steps.get(lane) or self._steps.setdefault(lane, EpisodeSteps())
-            agrees = steps.agrees(begins, row, entry)
-            if agrees is not None:
-                self._episodes.compare(agrees, share)
+    def __missing__(self, state: int) -> int:
+        found = self._several.get(state) or self._ask(state)
+        if len(found) == 1:
+            self[state] = found[0]
+            return found[0]
+        self._several[state] = found
+        visits, first = self._data.visits, state * self._data.actions
+        return min(found, key=lambda action: visits[first + action])
 
 
 class OpenExperience:
@@ -135,7 +65,7 @@ class OpenExperience:
         self.begun = 0  # episodes
         self.share, self.credit = FIRST_SHARE, 0.0  # of episodes that play the fixed policy, and how much is due
         self.update_at = 0  # steps
-        self._best: dict[tuple[int, int], list[int]] = {}  # (layer, state): actions with the largest bound
+        self.choices: dict[int, Choices] = {}  # by layer
         self._allowed: dict[int, frozenset[Hashable]] = {}  # states that may follow a row
 
     @property
@@ -153,22 +83,31 @@ class OpenExperience:
 
     def look_again(self) -> None:
         """Forget which actions are best, after new bounds."""
-        self._best.clear()
+        self.choices.clear()
 
     def explore(self, state: int, layer: int) -> int:
         """The action whose bound is largest; among equal ones the one tried least."""
-        actions, found = self.data.actions, self._best.get((layer, state))
+        return self.explorer(layer)[state]
+
+    def explorer(self, layer: int) -> Choices:
+        """What `explore` chooses, by state."""
+        found = self.choices.get(layer)
         if found is None:
-            found = list(range(actions))
-            if state < self.upper.values.shape[1]:
-                bounds = self.upper.rows[layer, state * actions : (state + 1) * actions]
-                low, high = self.assumptions.overall
-                found = np.flatnonzero(bounds >= bounds.max() - TIE * (high - low)).tolist()
-            self._best[layer, state] = found
-        if len(found) == 1:
-            return found[0]
-        visits = self.data.visits
-        return min(found, key=lambda action: visits[state * actions + action])
+            found = self.choices[layer] = Choices(partial(self._best, layer), self.data)
+        return found
+
+    def _best(self, layer: int, state: int) -> list[int]:
+        """The actions with the largest bound."""
+        actions = self.data.actions
+        if state >= self.upper.values.shape[1]:
+            return list(range(actions))
+        bounds = self.upper.rows[layer, state * actions : (state + 1) * actions]
+        low, high = self.assumptions.overall
+        return np.flatnonzero(bounds >= bounds.max() - TIE * (high - low)).tolist()
+
+    def frequency(self, step: Outcome) -> float:
+        """The share of a row's visits that had this outcome."""
+        return self.data.counts[step[1]] / self.data.visits[step[0]]
 
     def entropy(self) -> float:
         """Mean entropy of a step in bits, by observed frequencies."""
@@ -245,6 +184,8 @@ class OpenSource(EnvSource):
         self._numbers = _EveryRow(world.actions)
         self._world, self._seen, self._discount = world, experience, world.assumptions.discount
         self._judged: list[tuple[PlayedPolicy, OpenEpisode] | None] = [None] * len(self._lanes)
+        self._playing: OpenPolicy | None = None  # by the only lane
+        self._rules: dict[int, Choices] = {}  # of that policy, by layer
 
     def _layer(self, length: int) -> int:
         horizon = self._world.assumptions.horizon
@@ -281,51 +222,105 @@ class OpenSource(EnvSource):
             super()._step(request, done, seen)
 
     def _play_on(self, request: Request, done: SampledBatch) -> None:
-        """Steps of a single environment until its episode is over: `_step` with everything at hand.
-
-        An outcome that was seen before agrees with all facts, so it is only counted.
-        """
-        lane, experience, step, where = self._lanes[0], self._seen, self._env.step, self._wheres[0]
-        data, commands, horizon = experience.data, self._world.actions, self._world.assumptions.horizon
-        actions, number_of, outcome_of, go_on = data.actions, data.number_of, data.outcome_of, self._go_on
-        judged, explore, watched = self._judged[0], experience.explore, experience.repetitions.compares_episodes
-        policy = None if judged is None else judged[0].policy.action
-        plain = () if self._world.state_of is not None else WHOLE  # a whole number that is observed is the state
-        last = min(horizon or math.inf, self._world.longest or math.inf) - 1
+        """Steps of a single environment until its episode is over: `_step`, with care only where it is needed."""
+        lane, where = self._lanes[0], self._wheres[0]
         while lane.phase is Phase.ACTIVE and done.steps < request.steps_left:
-            self._tick += 1
-            state, layer = lane.state, 0 if horizon is None else max(horizon - 1 - lane.length, 0)
-            action = explore(state, layer) if policy is None else policy(state, layer)
-            row = state * actions + action
-            observation, reward, ended, cut, self._info = unpack_step(step(commands[action]), where)
-            if not (type(ended) is type(cut) is bool):
-                ended, cut = flag(ended, "terminated", where), flag(cut, "truncated", where)
-            reward = number(reward, where)
-            after = END if ended else number_of(observation) if type(observation) in plain else None
-            if after is None:
-                after = data.state(self._world.state(observation, where))
-            entry = outcome_of((row, reward, after))
-            if entry is None:
-                self._advance_counted(0, row, reward, after, (ended, cut), done)
-            else:
-                data.again(entry, row)
-                if watched:
-                    self._compare(0, row, entry, alone=True)
-                    watched = experience.repetitions.compares_episodes
-                if ended or cut or lane.length >= last:
-                    self._moved(0, reward, after, (ended, cut), done)
-                else:
-                    go_on(lane, judged, reward, after, done)
-            if ended or cut:
-                lane.phase = Phase.OVER
-            if not done.steps % LOOKS and request.interrupted():
+            step = self._familiar(min(LOOKS, request.steps_left - done.steps), done)
+            if step is not None:
+                self._tick += 1
+                row, (observation, reward, ended, cut, self._info) = step
+                ends = flag(ended, "terminated", where), flag(cut, "truncated", where)
+                self._advance(0, row, observation, number(reward, where), ends, request, done, [])
+                if ends[0] or ends[1]:
+                    lane.phase = Phase.OVER
+            if request.interrupted():
                 break
-        done.due |= data.total >= experience.update_at
+        done.due |= self._seen.data.total >= self._seen.update_at
+
+    def _familiar(self, most: int, done: SampledBatch) -> tuple[int, Any] | None:
+        """Count up to this many steps; return the first that needs care, uncounted, as (row, what ``step`` returned).
+
+        That is one that ends the episode, or whose outcome never came before: all others agree with all facts.
+        """
+        lane, where, data, step = self._lanes[0], self._wheres[0], self._seen.data, self._env.step
+        commands, horizon, discount = self._world.actions, self._world.assumptions.horizon, self._discount
+        actions, counts, visits = data.actions, data.counts, data.visits
+        number_of, outcome_of = data.number_of, data.outcome_of
+        last = min(horizon or math.inf, self._world.longest or math.inf) - 1
+        plain = () if self._world.state_of is not None else WHOLE  # a whole number that is observed is the state
+        choices_of, path, size = self._chooser(), list[Outcome](), 0.0
+        choices, state, watched = choices_of(0), lane.state, self._seen.repetitions.compares_episodes
+        first = length = lane.length
+        try:
+            for length in range(first, first + most):
+                lane.length = length  # errors name the step
+                if horizon is not None:
+                    choices = choices_of(max(horizon - 1 - length, 0))
+                action = choices[state]
+                row = state * actions + action
+                returned = unpack_step(step(commands[action]), where)
+                observation, reward, ended, cut, _ = returned
+                if ended is not False or cut is not False:
+                    if flag(ended, "terminated", where) or flag(cut, "truncated", where):
+                        return row, returned
+                after = number_of(observation) if type(observation) in plain else None
+                if after is None:
+                    after = data.state(self._world.state(observation, where))
+                if type(reward) is not float:
+                    reward = number(reward, where)
+                entry = outcome_of((row, reward, after))
+                if entry is None or length >= last:
+                    return row, returned
+                counts[entry] += 1
+                visits[row] += 1
+                if watched:
+                    path.append((row, entry))
+                state = after
+                if reward:
+                    gain = discount**length * reward
+                    lane.total += reward
+                    lane.value += gain
+                    size += abs(gain)
+            length = first + most
+            return None
+        finally:
+            self._went_on(first, length, state, size, path, done)
+
+    def _went_on(
+        self, first: int, length: int, state: int, size: float, path: list[Outcome], done: SampledBatch
+    ) -> None:
+        """Note where the steps from ``first`` to ``length``, which are counted, led; and compare those of the path."""
+        lane, judged, experience, taken = self._lanes[0], self._judged[0], self._seen, length - first
+        lane.state, lane.length = state, length
+        self._tick += taken
+        experience.data.total += taken
+        done.steps += taken
+        if judged is not None:
+            judged[1].last, judged[1].steps = state, length
+            judged[1].earned, judged[1].size = lane.value, judged[1].size + size
+        if path:
+            self._refuse(lambda: experience.repetitions.add_alone(0, first == 0, path, experience.frequency))
+
+    def _chooser(self) -> Callable[[int], Choices]:
+        """What the only lane does, by layer."""
+        judged = self._judged[0]
+        if judged is None:
+            return self._seen.explorer
+        if self._playing is not judged[0].policy:
+            self._playing, self._rules = judged[0].policy, {}
+        return self._rule
+
+    def _rule(self, layer: int) -> Choices:
+        """What the policy that is played does."""
+        found, policy = self._rules.get(layer), require(self._playing)
+        if found is None:
+            found = self._rules[layer] = Choices(lambda state: [policy.action(state, layer)], self._seen.data)
+        return found
 
     def _go_on(
         self, lane: Lane, judged: tuple[PlayedPolicy, OpenEpisode] | None, reward: float, after: int, done: SampledBatch
     ) -> None:
-        """Go on after a step that was counted and did not end the episode."""
+        """Go on after a step that was counted."""
         weight = self._discount**lane.length
         lane.total += reward
         lane.value += weight * reward
@@ -379,17 +374,16 @@ class OpenSource(EnvSource):
             experience.refuted = str(error)
             raise
 
-    def _compare(self, i: int, row: int, entry: int, alone: bool = False) -> None:
-        """Refuse chance that repeats itself, in copies of the environment (unless it is alone) or in its episodes."""
-        experience, begins = self._seen, self._lanes[i].length == 0
-        share = experience.data.counts[entry] / experience.data.visits[row]
+    def _compare(self, i: int, row: int, entry: int) -> None:
+        """Refuse chance that repeats itself, in copies of the environment or in its episodes."""
+        begins, watch = self._lanes[i].length == 0, self._seen.repetitions
+        self._refuse(lambda: watch.add(i, self._tick, begins, (row, entry), self._seen.frequency))
+
+    def _refuse(self, compare: Callable[[], None]) -> None:
         try:
-            if alone:
-                experience.repetitions.add_alone(i, begins, row, entry, share)
-            else:
-                experience.repetitions.add(i, self._tick, begins, row, entry, share)
+            compare()
         except RepeatedChanceError as error:
-            experience.refuted = str(error)
+            self._seen.refuted = str(error)
             raise
 
     def _moved(self, i: int, reward: float, after: int, ends: tuple[bool, bool], done: SampledBatch) -> None:
