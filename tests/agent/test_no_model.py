@@ -19,7 +19,10 @@ from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.stepping import EnvSource
 from rpl_agent.agent.schedule import NEVER, Limits
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
+from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
+from rpl_agent.guarantee.open_world.data import END, OpenData
+from rpl_agent.guarantee.open_world.estimate import FrequencyModel
 
 
 class Corridor(gym.Env):
@@ -82,6 +85,30 @@ def test_bounds_hold_in_many_short_runs():
         log = CertificateLog()
         agent_of(corridor(), seed=seed).learn(120, callback=log, log_interval=20)
         assert all(point["lower"] <= truth <= point["upper"] for point in log.history)
+
+
+def test_a_policy_is_not_given_up_for_less_than_a_new_bound_costs(monkeypatch):
+    """Doubts may lower all values of the model, even below the bound: what plays earned says how open the bound is."""
+    session = agent_of(corridor()).learn(400).session
+    fixed, policy = session.fixed, session.experience.witness.policy
+    monkeypatch.setattr(FrequencyModel, "best", lambda model: (policy, -4.999))
+    monkeypatch.setattr(FrequencyModel, "value", lambda model, policy: -5.0)
+    session._consider()
+    assert session.fixed == fixed
+    monkeypatch.setattr(FrequencyModel, "best", lambda model: (policy, -3.0))
+    session._consider()
+    assert session.fixed == fixed + 1
+
+
+def test_there_is_no_doubt_about_a_row_with_one_outcome():
+    data = OpenData(actions=2)
+    for state in range(3):
+        data.state(state)
+    data.starts[0] = 1
+    for row, successor in enumerate([0, 1, 0, 2, 1, END]):
+        data.add(row, -1.0, successor)
+    stated = Assumptions(discount=0.5, returns=(-2, 0), deterministic=True)
+    assert FrequencyModel(stated, data).best()[1] == pytest.approx(-1.75, abs=1e-4)
 
 
 def test_rows_never_tried_count_as_the_most():

@@ -179,9 +179,10 @@ class OpenSession(OpenRecord, RunSession):
         model = FrequencyModel(self.assumptions, self.experience.data)
         found, value = model.best()
         played = self.experience.witness
-        if played is not None:
-            own, proved = model.value(played.policy), self._judge(played)
-            if value - own <= max(own - proved, 0.0) * self._behind(len(played.complete())):
+        if played is not None and played.complete():
+            # the bound's slack by what the plays earned: the model has doubts, so its values may lie below the bound
+            slack = max(played.mean - self._judge(played), 0.0)
+            if value - model.value(played.policy) <= slack * self._behind(len(played.complete())):
                 return
         self.fixed += 1
         counts = np.array(self.experience.data.counts, dtype=np.int64)

@@ -121,7 +121,7 @@ class PlayJudge:
         if record.policy is not None and record.worth:
             own = estimate.value(record.policy)
             better = own - value if self._upward else value - own
-            open_now = abs(own - self.bound(record).bound())
+            open_now = abs(float(np.mean(record.worth)) - self.bound(record).bound())  # the estimate has doubts
             if better <= open_now * self._behind(record, episodes, target):
                 return
         record.policy, record.number, record.since = policy, record.number + 1, episodes

@@ -61,5 +61,6 @@ class FrequencyModel:
         numbers = outcomes.reward + self._assumptions.discount * rest
         worst = min(worst, float(numbers.min(initial=0.0)))
         total = np.bincount(self._row, weights=outcomes.counts * numbers, minlength=len(self._visits))
-        found = (total + DOUBT * worst) / (self._visits + DOUBT)
+        doubt = 0.0 if self._assumptions.deterministic else DOUBT  # one visit shows all there is
+        found = (total + doubt * worst) / np.maximum(self._visits + doubt, 1.0)
         return np.where(self._visits > 0, found, worst - 1.0)
