@@ -14,9 +14,12 @@ STATES = 4
 
 
 class World:
-    """A random model whose numbers are small multiples of 1/8, so that sums of few products are exact."""
+    """A random model whose numbers are small multiples of 1/8, so that sums of few products are exact.
 
-    def __init__(self, r: int, seed: int, bent: bool = False, is_box: bool = False, error: float = 0.0) -> None:
+    Probabilities sum to 1 in rows of two moves, whose curvature has a formula of its own, and in all if ``sums``.
+    """
+
+    def __init__(self, r: int, seed: int, bent=False, is_box=False, error: float = 0.0, sums=False) -> None:
         self.r, self.rng = r, np.random.default_rng(seed)
         rows = self.rng.integers(1, 3, STATES)
         self.state_ptr = np.concatenate([[0], np.cumsum(rows)])
@@ -29,7 +32,9 @@ class World:
         self.p, self.slope = self.eighths(moves), self.eighths(moves, r)
         self.error = error * abs(self.eighths(moves))
         curvature = self.eighths(moves, r * (r + 1) // 2)
-        for first, last in zip(self.row_ptr, self.row_ptr[1:] - 1):  # probabilities sum to 1
+        for first, last in zip(self.row_ptr, self.row_ptr[1:] - 1):
+            if not sums and last - first != 1:
+                continue
             others, f = self.expression[first:last], self.expression[last]
             self.p[f], self.slope[f] = 1.0 - self.p[others].sum(), -self.slope[others].sum(axis=0)
             curvature[f] = -curvature[others].sum(axis=0)
@@ -175,11 +180,12 @@ def test_residuals_with_steps_to_go_are_those_of_two_functions(r, bent, is_box):
 
 
 def one_row(moves, reward=0.0, gamma=1.0, sign=1.0, u=0.0, g=0.0, r=1, bend=None, error=0.0, checked=False, **more):
-    """The residual of one row from state 0 whose moves are (p, slope, D, G), in the first of r coordinates."""
+    """The residual of one row from state 0 whose moves are (p, slope, D, G), in one of r coordinates."""
     n, values, turns = len(moves), np.array([u, *(u + m[2] for m in moves)]), np.zeros((len(moves) + 1, r))
-    turns[:, 0] = [g, *(g + m[3] for m in moves)]
+    at = more.get("at", 0)
+    turns[:, at] = [g, *(g + m[3] for m in moves)]
     slope = np.zeros((n, r))
-    slope[:, 0] = [m[1] for m in moves]
+    slope[:, at] = [m[1] for m in moves]
     triangle = r * (r + 1) // 2
     chances = core.RowChances(
         r=r, is_box=more.get("is_box", False), row_ptr=np.array([0, n]), successor=np.arange(1, n + 1, dtype=np.int32),
@@ -235,8 +241,10 @@ def test_sums_are_widened_by_their_own_last_bits():
         found = one_row([(1.0, 0.0, 0.0, 8.0)], r=r)  # a norm: r + 4 units more
         more = (r + 4.0) * UNIT_ROUNDOFF * 8.0
         assert found - 8.0 == pytest.approx(units * size + 4 * UNIT_ROUNDOFF * 8.0 + more, abs=8 * UNIT_ROUNDOFF)
-    large, small = 2.0**60, 1.0  # of |a|, of the norm, of the curve, where sizes do not show it: nothing cancels
-    assert one_row([(large, 0.0, small, 0.0)]) > large
+    for r in (2, 5):  # on the cube: 4 r² units of the curvature
+        found = one_row([(0.0, 1.0, 0.0, 1.0)] * 3, r=r, is_box=True)
+        units = (2 * 3 + 6 * r + 24) + 4 + 4 * r * r
+        assert found - 3.0 == pytest.approx(units * UNIT_ROUNDOFF * 3.0, abs=8 * UNIT_ROUNDOFF)
 
 
 def test_errors_of_probabilities_are_charged_twice_or_with_a_billionth():
@@ -252,8 +260,8 @@ def test_errors_of_probabilities_are_charged_twice_or_with_a_billionth():
 
 def test_slopes_of_a_pair_that_do_not_cancel_are_charged_with_a_billionth():
     """Both successors turn alike, p and −p: only the rest of the slopes is left."""
-    for gamma in (1.0, 0.5):
-        found = one_row([(0.5, 1.0, 0.0, 0.5), (-0.5, 0.25, 0.0, 0.5)], gamma=gamma)
+    for gamma, g in ((1.0, 0.0), (1.0, 0.25), (0.5, 0.0)):
+        found = one_row([(0.5, 1.0, 0.0, 0.5), (-0.5, 0.25, 0.0, 0.5)], gamma=gamma, g=g)
         assert found == pytest.approx(gamma * 1.25 * 0.5 * (1 + 1e-9), rel=1e-12)
 
 
@@ -276,6 +284,43 @@ def test_tiny_products_count():
     tiny = 1e-160  # whose squares underflow
     assert one_row([(1.0, 0.0, 0.0, tiny)], sign=1.0) >= tiny
     assert one_row([(0.5, 1.0, 0.0, tiny), (0.5, -1.0, 0.0, -tiny)]) >= 2 * tiny
+    assert one_row([(0.0, tiny, 0.0, 1.0), (0.0, -tiny, 0.0, -1.0)]) >= 2 * tiny
+
+
+def test_products_that_all_underflow_are_not_0():
+    """A residual of exactly 0 proves an inequality, so it must be one."""
+    tiny, none = 1e-200, (0.0, 0.0, 0.0, 0.0)
+    for row in ([(0.0, tiny, 0.0, tiny)], [(tiny, 0.0, 0.0, tiny)], [(0.0, tiny, tiny, 0.0)]):
+        for r, at in ((1, 0), (2, 0), (2, 1), (3, 2)):
+            assert one_row([none, *row], r=r, at=at) > 0.0 == one_row([none], r=r, at=at)
+    assert one_row([(0.0, 0.0, tiny, 0.0)], bend=tiny) > 0.0 == one_row([(0.0, 0.0, tiny, tiny)])
+    least = 5e-324  # half of which is 0
+    assert one_row([none], u=least, gamma=0.75) > 0.0 and one_row([none], g=least, gamma=0.75, r=2, at=1) > 0.0
+    assert one_row([none], u=least) == 0.0 == one_row([none], g=least)
+    weights, out = np.array([least, 0.0]), np.zeros(1)
+    chances = core.RowChances(
+        r=1, is_box=False, row_ptr=np.zeros(3, np.int64), successor=np.zeros(0, np.int32),
+        expression=np.zeros(0, np.int32), p=np.zeros(0), slope=np.zeros(0), error=np.zeros(0), curvature=None,
+        bend=None,
+    )  # fmt: skip
+    agent = core.Choice(state_ptr=np.array([0, 2]), rows=None, weights=weights, dropped=None)
+    for reward, found in (([0.25, 0.0], True), ([0.0, 0.25], False)):
+        given = np.array(reward), 1.0, 1.0, -1.0, np.zeros(1), np.zeros(1), 1, None, out
+        core.residuals(1, np.zeros(1, np.int64), agent, chances, *given)
+        assert (out[0] > 0.0) == found
+
+
+def test_two_rows_that_are_played_together_are_no_pair():
+    """Of one move each: a formula for two moves of one row is not for them."""
+    chances = core.RowChances(
+        r=1, is_box=False, row_ptr=np.arange(4), successor=np.array([1, 2, 1], np.int32),
+        expression=np.arange(3, dtype=np.int32), p=np.zeros(3), slope=np.array([1.0, -1.0, 0.0]), error=np.zeros(3),
+        curvature=None, bend=None,
+    )  # fmt: skip
+    agent = core.Choice(state_ptr=np.array([0, 2, 3, 3]), rows=None, weights=np.array([0.5, 0.5, 1.0]), dropped=None)
+    out, given = np.zeros(3), (np.zeros(3), np.array([0.0, 1.0, -1.0]), 1, None)
+    core.residuals(1, np.zeros(1, np.int64), agent, chances, np.zeros(3), 1.0, 1.0, -1.0, *given, out)
+    assert out[0] == pytest.approx(1.0, abs=1e-13)
 
 
 @pytest.mark.parametrize("name", ["row_residuals", "residuals", "step_residuals"])
@@ -479,7 +524,7 @@ def test_what_is_reached_is_what_is_played(kind):
 @pytest.mark.parametrize("error", [0.0, 0.01, 0.05])
 def test_functions_that_are_raised_satisfy_their_inequalities(error):
     for seed in range(6):
-        world, steps, gamma = World(2, seed, bent=True, error=error), 3, 0.75
+        world, steps, gamma = World(2, seed, bent=True, error=error, sums=True), 3, 0.75
         world.slope = world.slope / 32
         agent = world.choice("rows" if seed % 2 else "free")
         rules = core.StepRules(states=STATES, steps=steps, agent=agent, stride=0)
@@ -500,8 +545,9 @@ def test_negative_parts_make_matrices_semidefinite():
     rng = np.random.default_rng(3)
     for n in (1, 2, 3, 5):
         matrices = rng.normal(size=(3, n * (n + 1) // 2))
-        out, memory = np.empty(3), np.full(3 * matrices.shape[1], 7.0)
+        out, memory = np.full(4, 7.0), np.full(3 * matrices.shape[1], 7.0)
         core.negative_parts(3, n, matrices, memory[matrices.shape[1] : -matrices.shape[1]], out)
+        assert out[3] == 7.0
         for M, k in zip(matrices, out):
             least = -min(float(np.linalg.eigvalsh(full(n, M))[0]), 0.0)
             assert least - 1e-14 <= k <= least + 1e-4

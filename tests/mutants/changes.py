@@ -12,7 +12,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CERTIFY = tuple(f"tests/certify/test_{name}.py" for name in ("certify", "certify_exact", "certify_signed", "verify"))
-STORED = tuple(f"tests/agent/test_{name}.py" for name in ("agent_checkpoint", "agent_resume", "faults"))
+STORED = tuple(
+    f"tests/agent/test_{name}.py"
+    for name in ("storage_parts", "open_state", "agent_checkpoint", "agent_resume", "faults")
+)
 SOLVED = tuple(f"tests/solver/test_solver_{name}.py" for name in ("check_edges", "check", "rounding", "signed"))
 BETS = tuple(f"tests/likelihood/test_{name}.py" for name in ("mean", "aims", "bets", "bets_coverage"))
 CHECKED = tuple(
@@ -43,7 +46,11 @@ NEAREST: dict[str, tuple[str, ...]] = {
         "tests/open_world/test_open_checker_words.py",
         "tests/open_world/test_open_checker.py",
     ),
-    "rpl_agent/guarantee/pipeline.py": (*CERTIFY, "tests/evidence/test_refutation.py"),
+    "rpl_agent/guarantee/pipeline.py": (
+        "tests/certify/test_pipeline.py",
+        *CERTIFY,
+        "tests/evidence/test_refutation.py",
+    ),
     "rpl_agent/core/evidence/ledger.py": ("tests/evidence/test_ledger.py",),
     "rpl_agent/guarantee/likelihood/bets": BETS,
     "rpl_agent/core/solver/check.py": SOLVED,
