@@ -24,7 +24,7 @@ from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import Settings
 from rpl_agent.agent.world.actions import ActionToEnv
 from rpl_agent.agent.world.attach import Attachment, attach
-from rpl_agent.agent.world.noise import OVER, NoiseWords
+from rpl_agent.agent.world.noise import NoiseWords
 from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import ModelError, as_path, check_seed, nearest, require_kind
@@ -96,9 +96,9 @@ class AttachedAgent:
     ):
         refuse_policy_network(env, others)
         refuse_settings(unknown, type(self))
-        self._words = NoiseWords.of(noise, key, effect, rewards, discount)
+        self._words = NoiseWords.of(noise, key, effect, rewards, discount, end)
         if self._words is not None:  # the words define a model
-            rewards = discount = None
+            rewards = discount = end = None
         self._facts = {
             "returns": returns,
             "rewards": rewards,
@@ -167,7 +167,7 @@ class AttachedAgent:
         if self._words is not None and pmdp is None:
             pmdp = self._words.model(env, self.observation_to_state)
             objective = self._words.objective(env, pmdp) if objective is None else objective
-            self.end = OVER if pmdp.labels[OVER].any() else None
+            self.end = self._words.meaning_of_end(pmdp)
         if objective is None and session.started:
             objective = session.objective
         world = attach(

@@ -78,7 +78,8 @@ class RPLAgent(QueriedAgent):
         step that contradicts one is an error.
     noise, key, effect : a model in your own words: ``noise={key: labels}`` names what may be drawn,
         ``key(state, action)`` which rows share one unknown distribution, ``effect(state, action, label)`` the successor
-        (None: the end); with ``rewards(state, action, successor)`` and ``discount``. See `build_noise`.
+        (None: the end); with ``rewards(state, action, successor)`` and ``discount``. Where ends pay differently,
+        ``end(state)`` says in which states episodes end, and ``effect`` returns these. See `build_noise`.
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
     seed : for everything random; None draws one and keeps it.
 

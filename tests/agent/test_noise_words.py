@@ -79,6 +79,38 @@ def test_a_successor_or_a_reward_that_was_not_stated_is_an_error_that_names_the_
         agent_of(Street(pays=0.5)).learn(budget=200)
 
 
+def lake_agent(**options) -> RPLAgent:
+    """FrozenLake with every pair its own key: only the graph is known. Goal and holes are ends that pay differently."""
+    env = gym.make("FrozenLake-v1")
+    table = env.unwrapped.P
+    words = {
+        "noise": {f"{s}, {a}": range(3) for s in range(16) for a in range(4)},
+        "key": lambda s, a: f"{s}, {a}",
+        "effect": lambda s, a, slip: table[s][a][slip][1],
+        "rewards": lambda s, a, after: float(after == 15),
+        "end": lambda s: s in (5, 7, 11, 12, 15),
+    }
+    return RPLAgent(env, **{**words, "discount": 0.99, "delta": 0.1, "seed": 0, **options})
+
+
+def test_ends_that_pay_differently_are_states(tmp_path):
+    agent = lake_agent().learn(budget=120)
+    assert agent.certificate.lower <= 0.542026 <= agent.certificate.upper < 0.9
+    agent.save(tmp_path / "a")
+    again = RPLAgent.load(tmp_path / "a", gym.make("FrozenLake-v1")).learn(budget=5)
+    assert again.num_episodes == 125
+
+
+def walks_on(state, action, slip):
+    """As if hole 5 were ice."""
+    return 6 if state == 5 else gym.make("FrozenLake-v1").unwrapped.P[state][action][slip][1]
+
+
+def test_an_end_that_was_not_stated_is_an_error_that_names_the_step():
+    with pytest.raises(DataError, match="terminated in state"):
+        lake_agent(end=lambda s: s in (7, 11, 12, 15), effect=walks_on).learn(budget=50)
+
+
 def test_random_starts_are_one_more_unknown():
     agent = agent_of(Street(starts=3)).learn(budget=100)
     assert agent.pmdp.num_parameters == 3 and "one of the 3 states seen in 64 resets" in str(agent.certificate)
@@ -100,6 +132,8 @@ def test_a_saved_agent_needs_no_words(tmp_path):
         ({"noise": {"start": [0, 1]}}, "is taken by the start"),
         ({"noise": {"a": [0, 1], "b": [0, 1]}}, "pass key="),
         ({"returns": (0, 1)}, "effect needs a model"),
+        ({"end": 4}, "end=... is a function of the state"),
+        ({"end": lambda s: s == 4}, r"effect\(3, 1, 'calm'\) is None, but end="),
         ({"successors": lambda s, a: [s]}, "successors is for environments without a model"),
     ],
 )

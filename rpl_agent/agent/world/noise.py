@@ -30,6 +30,8 @@ class NoiseWords:
     noise : key -> the labels that may be drawn.
     effect : (state, action, label) -> the successor, None where the episode ends.
     rewards : (state, action, successor) -> the reward; the successor is None after an end.
+    end : state -> whether episodes end there. Then ``effect`` and ``rewards`` name these states, too, in place of None:
+        ends that pay differently, such as a goal and a hole, are different states.
     key : (state, action) -> the key of its noise, None if nothing is drawn; may be left out if there is one key only.
     """
 
@@ -38,9 +40,10 @@ class NoiseWords:
     rewards: Callable[[Any, Any, Any], float]
     key: Callable[[Any, Any], Hashable] | None = None
     discount: float | None = None
+    end: Callable[[Any], bool] | None = None
 
     @classmethod
-    def of(cls, noise: Any, key: Any, effect: Any, rewards: Any, discount: float | None) -> NoiseWords | None:
+    def of(cls, noise: Any, key: Any, effect: Any, rewards: Any, discount: float | None, end: Any) -> NoiseWords | None:
         """The given words; None if there are none. If some are missing, the error names them."""
         if noise is None and key is None and effect is None:
             return None
@@ -52,7 +55,11 @@ class NoiseWords:
             raise ModelError("effect needs rewards=..., a function of (state, action, successor), None after an end")
         if START in noise:
             raise ModelError(f"the key {START!r} is taken by the start: give the noise another name")
-        return cls(noise, effect, rewards, key, discount)
+        if end is not None and not callable(end):
+            raise ModelError(
+                f"with effect, end=... is a function of the state, whether episodes end there, not {end!r}"
+            )
+        return cls(noise, effect, rewards, key, discount, end)
 
     def model(self, env: Any, state_of: Callable[[Any], Any] | None) -> ParametricMDP:
         """The model that the words define, from the starts of the environment."""
@@ -63,32 +70,53 @@ class NoiseWords:
             initial = dict(chances_of(words)[0][START])
 
         def key(state: Any, action: Any) -> Hashable:
-            if state == OVER:
+            if self._is_over(state):
                 return None
             return self.key(state, action) if self.key is not None else next(iter(self.noise))
 
         def effect(state: Any, action: Any, label: Any) -> Any:
-            after = None if state == OVER else self.effect(state, action, label)
-            return OVER if after is None else canonical(after)
+            return state if self._is_over(state) else self._after(state, action, label)
 
         def reward(state: Any, action: Any, after: Any) -> float:
-            return 0.0 if state == OVER else float(self.rewards(state, action, None if after == OVER else after))
+            if self._is_over(state):
+                return 0.0
+            return float(self.rewards(state, action, None if after == OVER else after))
 
         if self.key is None and len(self.noise) != 1:
             raise ModelError(f"noise has {len(self.noise)} keys: pass key=..., a function of (state, action)")
         found = build_noise(
             initial,
-            lambda state: numbers if state != OVER else numbers[:1],
+            lambda state: numbers[:1] if self._is_over(state) else numbers,
             noise=words,
             effect=effect,
             key=key,
-            labels={OVER: lambda state: state == OVER},
+            labels={OVER: self._is_over},
             rewards={"reward": reward},
             name=name_of(env),
         )
         return replace(
             found, assumption=f"noise, effect and rewards are as stated; episodes start in {_listed(starts)}"
         )
+
+    def _is_over(self, state: Any) -> bool:
+        """Whether episodes end in a state of the model."""
+        return state == OVER if self.end is None else bool(self.end(state))
+
+    def _after(self, state: Any, action: Any, label: Any) -> Any:
+        """The state of the model that follows."""
+        after = self.effect(state, action, label)
+        if after is not None:
+            return canonical(after)
+        if self.end is not None:
+            raise ModelError(
+                f"effect({state!r}, {action!r}, {label!r}) is None, but end=... says in which states episodes end: "
+                "return that state"
+            )
+        return OVER
+
+    def meaning_of_end(self, model: ParametricMDP) -> Any:
+        """The state that ``terminated`` means; None if the last observation tells it, or if episodes never end."""
+        return OVER if self.end is None and model.labels[OVER].any() else None
 
     def objective(self, env: Any, model: ParametricMDP) -> Objective:
         """The return until an end: discounted, or up to the time limit."""
