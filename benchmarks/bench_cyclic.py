@@ -86,11 +86,11 @@ def _row(case: Case, question: str, model: Any, program: Any) -> dict[str, Any]:
     def ours() -> Any:
         structures(query.pmdp).clear()
         tasks(query.pmdp).clear()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return solve(point, objective, Nature.COOPERATIVE, precision=PRECISION)
+        return solve(point, objective, Nature.COOPERATIVE, precision=PRECISION)
 
-    seconds, solution = timed(ours)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        seconds, solution = timed(ours)
     low, high = solution.lower, solution.upper
     row = {
         "cyclic": case.name,

@@ -51,6 +51,14 @@ class Reward:
     state_error: np.ndarray | None = None  # (S,) ≥ 0; None if all numbers are exact
     row_error: np.ndarray | None = None  # (R,)
 
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether what rows pay in all is exact: numbers are finite and exact, and nothing is added."""
+        if self.state_error is not None or self.row_error is not None:
+            return False
+        finite = np.isfinite(self.state).all() and np.isfinite(self.row).all()
+        return bool(finite and not (self.state.any() and self.row.any()))
+
     def taken(self, states: np.ndarray, rows: np.ndarray) -> Reward:
         """The rewards of some states and rows, in that order."""
         return Reward(
@@ -159,9 +167,12 @@ class ParametricMDP:
         """(T,) int32 the row of each transition."""
         return np.repeat(np.arange(self.num_rows, dtype=np.int32), np.diff(self.row_ptr))
 
-    def row_reward_error(self, name: str) -> np.ndarray:
-        """(R,) bounds on the errors of `row_reward`: of its two numbers, and of their sum."""
-        reward, moved = self.rewards[name], np.diff(self.state_ptr)
+    def row_reward_error(self, name: str) -> np.ndarray | None:
+        """(R,) bounds on the errors of `row_reward`: of its two numbers, and of their sum; None if it is exact."""
+        reward = self.rewards[name]
+        if reward.is_exact:
+            return None
+        moved = np.diff(self.state_ptr)
         finite = np.isfinite(reward.state).all() and np.isfinite(reward.row).all()
         if finite and not (reward.state.any() and reward.row.any()):
             error = np.zeros(self.num_rows)  # nothing is added
@@ -179,7 +190,7 @@ class ParametricMDP:
     def row_reward(self, name: str) -> np.ndarray:
         """(R,) reward paid when row r is taken, a new array."""
         reward = self.rewards[name]
-        return np.repeat(reward.state, np.diff(self.state_ptr)) + reward.row
+        return reward.state[self.row_state] + reward.row
 
     def find_row(self, state: int, action: int) -> int:
         """Row of (state, action id), or −1."""

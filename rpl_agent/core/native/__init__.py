@@ -164,27 +164,30 @@ class Core:
         return convert
 
     def _maker(self, name: str, fields: list[Parameter]) -> Callable[..., Struct]:
-        names = {field.name for field in fields}
-        converted = self._compile(name, fields, "{" + ", ".join(f"{f.name!r}: p_{f.name}" for f in fields) + "}")
-
-        def make(**values: Any) -> Struct:
-            if values.keys() != names:
-                raise TypeError(f"{name}: fields missing or unknown: {sorted(values.keys() ^ names)}")
-            return Struct(name, self._ffi.new(f"{name} *", converted(**values)), values)
-
-        return make
+        kind, new = self._ffi.typeof(f"{name} *"), self._ffi.new
+        passed = ", ".join(f"p_{field.name}" for field in fields)
+        values = ", ".join(f"{field.name!r}: {field.name}" for field in fields)
+        return self._compile(
+            name,
+            fields,
+            f"function([{passed}], {{{values}}})",
+            lambda *made: Struct(name, new(kind, made[0]), made[1]),
+            "*",
+        )
 
     def _caller(self, name: str, parameters: list[Parameter]) -> Callable[..., Any]:
         passed = ", ".join(f"p_{p.name}" for p in parameters)
         return self._compile(name, parameters, f"function({passed})", getattr(self._compiled, name))
 
-    def _compile(self, name: str, parameters: list[Parameter], result: str, function: Any = None) -> Callable[..., Any]:
+    def _compile(
+        self, name: str, parameters: list[Parameter], result: str, function: Callable[..., Any], *first: str
+    ) -> Callable[..., Any]:
         """A Python function that converts its arguments, checks their lengths and returns `result`.
 
         It is written out for these parameters, because a loop over them takes longer than most checks.
         """
         space: dict[str, Any] = {"function": function, "NULL": self._ffi.NULL, "empty": np.empty, "short": _short}
-        lines = [f"def {name}({', '.join(p.name for p in parameters)}):"]
+        lines = [f"def {name}({', '.join([*first, *(p.name for p in parameters)])}):"]
         for p in parameters:
             if p.convert is None:
                 lines.append(f"    p_{p.name} = {p.name}")

@@ -50,6 +50,7 @@ where L may be replaced by max(L, 0).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -172,8 +173,9 @@ def _shape(solution: ClaimedBounds) -> list[str]:
 
 def is_converged(low: float, high: float, precision: float) -> bool:
     """Whether a bracket is as narrow as requested, relative to values above 1."""
-    width = precision * max(1.0, abs(low), abs(high)) if np.isfinite(high) else 0.0
-    return low == high or high - low <= width
+    if low == high:
+        return True
+    return math.isfinite(high) and high - low <= precision * max(1.0, abs(low), abs(high))
 
 
 def _name(problem: Problem, bad: np.ndarray) -> str:

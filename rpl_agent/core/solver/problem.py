@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Criterion, Nature, Objective, ParametricMDP, Policy, Sense, Task, Unreached, cached_on
+from rpl_agent.core.model import (
+    Criterion,
+    Nature,
+    Objective,
+    ParametricMDP,
+    Policy,
+    Sense,
+    Task,
+    Unreached,
+    cached_fact,
+    cached_on,
+)
 from rpl_agent.core.native import Struct, core, read_only
 from rpl_agent.core.relaxations.base import POINT, CompiledSet, Relaxation, longest_row, model_rows, workspace
 from rpl_agent.core.solver.graph import (
@@ -75,22 +86,14 @@ class Problem:
         """The problem with ``reward_error`` as a share of each reward that nature may add or take."""
         pmdp = relaxation.pmdp
         maximise = nature.direction(objective.sense) is Sense.MAX
-        lower, upper = relaxation.bounds()
         task = objective.resolve(pmdp)
         require_end(pmdp, task)
         if task.signed:
             reward_error += task.reward_error.share
         if reward_error > 0.0:
             task = replace(task, reward=task.reward_end(reward_error, maximise))
-        ptr = pmdp.state_ptr
-        idle = cached_on(pmdp, "states without actions", lambda _: np.flatnonzero(ptr[1:] == ptr[:-1]))
-        if len(idle):
-            raise ModelError(f"state {idle[0]} = {pmdp.state_name(int(idle[0]))} has no action")
-        if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()):
-            f = int(np.flatnonzero(~(lower <= upper) | ~np.isfinite(lower) | ~np.isfinite(upper))[0])
-            raise ModelError(
-                f"bounds [{lower[f]}, {upper[f]}] of expression {pmdp.table.polynomial(f)} are inconsistent"
-            )
+        require_actions(pmdp)
+        require_bounds(relaxation)
         agent = MAX_AGENT if objective.sense is Sense.MAX else MIN_AGENT
         weights = np.zeros(0)
         if policy is not None:
@@ -290,6 +293,32 @@ class Problem:
                 known.clear()
             known[key] = build()
         return known[key]
+
+
+@cached_fact
+def require_actions(pmdp: ParametricMDP) -> None:
+    """Refuse a model in which a state has no action."""
+    idle = np.flatnonzero(pmdp.state_ptr[1:] == pmdp.state_ptr[:-1])
+    if len(idle):
+        raise ModelError(f"state {idle[0]} = {pmdp.state_name(int(idle[0]))} has no action")
+
+
+def require_bounds(relaxation: Relaxation) -> None:
+    """Refuse bounds of expressions that are no numbers or the wrong way round; looked at once in a compiled set."""
+    compiled = relaxation.compiled()
+    if compiled is None or compiled.lower is not relaxation.bounds()[0]:
+        _require_bounds(relaxation)
+    else:
+        cached_on(compiled, "bounds are consistent", lambda _: _require_bounds(relaxation))
+
+
+def _require_bounds(relaxation: Relaxation) -> None:
+    lower, upper = relaxation.bounds()
+    bad = ~(lower <= upper) | ~np.isfinite(lower) | ~np.isfinite(upper)
+    if bad.any():
+        f = int(np.flatnonzero(bad)[0])
+        named = relaxation.pmdp.table.polynomial(f)
+        raise ModelError(f"bounds [{lower[f]}, {upper[f]}] of expression {named} are inconsistent")
 
 
 def require_end(pmdp: ParametricMDP, task: Task) -> None:

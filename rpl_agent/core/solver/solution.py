@@ -105,8 +105,8 @@ def finish(
     if problem.mirrors is not None:
         problem, lower, upper = problem.mirrors, 0.0 - upper, 0.0 - lower
     start = problem.pmdp.initial_state
-    at_start = (float(values[..., start].flat[-1]) for values in (lower, upper))
-    low, high = map(float, problem.task.outward(*at_start))
+    last = (start,) if lower.ndim == 1 else (-1, start)
+    low, high = map(float, problem.task.outward(lower[last], upper[last]))
     converged = is_converged(low, high, precision)
     if not converged:
         warnings.warn(

@@ -101,6 +101,9 @@ class Objective:
         if self.target is None and self.discount == 1.0 and self.horizon is None and free:
             raise ModelError("an undiscounted reward without horizon needs a target label")
 
+    def __hash__(self) -> int:
+        return hash((self.target, self.reward_name, self.horizon))  # of all fields it takes as long as a small solve
+
     def _require_types(self) -> None:
         """Raise unless every field is of its kind and in its range."""
         if not isinstance(self.kind, Kind):
@@ -262,9 +265,11 @@ class Objective:
             error = RewardError.of(final, given.state_error)
             return Task(timed, target, avoid, np.zeros(pmdp.num_rows), final, reward_error=error)
         reward, off = pmdp.row_reward(self.reward_name), pmdp.row_reward_error(self.reward_name)
-        reward[target[pmdp.row_state]] = 0.0
-        off[target[pmdp.row_state]] = 0.0
-        if not np.isfinite(reward).all():
+        over = target[pmdp.row_state]
+        reward[over] = 0.0
+        if off is not None:
+            off[over] = 0.0
+        if not (off is None or np.isfinite(reward).all()):
             row = int(np.flatnonzero(~np.isfinite(reward))[0])
             raise ModelError(f"reward {self.reward_name!r} is not finite at {pmdp.row_name(row)}")
         scaled, rounding = self._scaled(pmdp, reward, timed.discount)
@@ -272,9 +277,9 @@ class Objective:
         if signed and not self.must_reach:  # where nothing more is paid the play is over
             source = pmdp.row_state[pmdp.transition_row]
             avoid = ~(target | reached(pmdp.successor, source, pmdp.row_state[reward != 0.0], pmdp.num_states))
-        error = RewardError.of(scaled, self._scaled(pmdp, off, timed.discount)[0])
+        error = EXACT if off is None else RewardError.of(scaled, self._scaled(pmdp, off, timed.discount)[0])
         task = Task(timed, target, avoid, scaled, rounding=rounding, signed=signed, reward_error=error)
-        if signed and not math.isfinite(error.share):
+        if off is not None and signed and not math.isfinite(error.share):
             row = int(np.flatnonzero((reward == 0.0) & (off > 0.0))[0])
             raise ModelError(
                 f"reward {self.reward_name!r} is a sum that is 0 only after rounding at {pmdp.row_name(row)}; "
@@ -287,6 +292,8 @@ class Objective:
     def _timed(self, pmdp: ParametricMDP) -> Objective:
         """The objective in solver time, in which silent states take a step (see `ParametricMDP.solver_step`)."""
         horizon, discount = self.horizon, self.discount
+        if horizon is None and discount == 1.0:
+            return self
         if horizon is not None:
             horizon = pmdp.solver_step(horizon)
         if discount < 1.0 and pmdp.solver_steps_per_step > 1:
@@ -385,7 +392,7 @@ class Task:
     def criterion(self) -> Criterion:
         """What a play is worth, in solver time, with what the model's rewards say of it."""
         found = self.objective.criterion
-        return replace(found, has_losses=self.signed) if isinstance(found, Total) else found
+        return replace(found, has_losses=True) if self.signed and isinstance(found, Total) else found
 
     def paid(self, pmdp: ParametricMDP) -> np.ndarray:
         """(R,) what an environment pays for each row: the rewards without scaling."""
