@@ -1,13 +1,12 @@
 """Processor time of certificates and of cold solves against an older version, in turns, on the same data.
 
-    git worktree add ../old 699eeee                       # 0.2.0
+    git worktree add ../old 10e0d86a                      # 0.3.0
     python -m venv ../old-env && ../old-env/bin/pip install ../old
     python -m benchmarks.against_release ../old ../old-env/bin/python
 
-Every line is the least of all turns, so that a busy moment does not count. Certificates: without bets, which 0.2.0 does
-not have, from the same counts again and again. Solves: an interval model, its graph analysed anew every time. Horizons:
-600 steps of a disk, both bounds at the true parameters and a certificate. Modules that both versions name differently
-are imported where they are used.
+Every line is the least of all turns, so that a busy moment does not count. Certificates: without bets, from the same
+counts again and again. Solves: an interval model, its graph analysed anew every time. Horizons: 600 steps of a disk.
+Only public names are used, which both versions have: modules move.
 """
 
 from __future__ import annotations
@@ -20,13 +19,15 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rpl_envs.benchmark import benchmark
+from rpl_agent import Config, Counts, Nature, Policy, Simulator, UncertainMDP, certify, load_prism, solve
+from rpl_envs import benchmark
 
 CERTIFIED = ("ParallelBetting-5", "ParallelBetting-6", "Glider-11x9", "Glider-21x17")
 SOLVED = (
@@ -41,82 +42,72 @@ DISKS = {
     "disk-affine": (MODELS[1], {"begins": 0.102, "ends": 0.454, "standby_moves": 0.1 / 2.2, "sleep_moves": 0.1 / 6}),
 }
 EPISODES, SEEDS, REPEATS = (100, 1_000, 10_000), (1, 2), 5
+WITHOUT_BETS = Config(bets=False)
 
 
-def certifier() -> Callable[..., Any]:
-    """`certify` of this version, without bets."""
-    try:
-        from rpl_agent.guarantee.claims.limits import certify
-        from rpl_agent.guarantee.pipeline import Config
-
-        return partial(certify, config=Config(bets=False))
-    except ImportError:  # 0.2.0
-        from rpl_agent.certify import certify
-
-        return certify
+def uniform_counts(pmdp: Any, objective: Any, theta: np.ndarray, episodes: int, max_steps: int, seed: int) -> Counts:
+    """Counts of episodes under the uniform policy, with the windows of a split at 4, 8 and 16 % of them."""
+    decided = np.zeros(pmdp.num_states, dtype=bool)
+    for label in (objective.target, objective.avoid):
+        if label is not None:
+            decided |= pmdp.labels[label]
+    simulator = Simulator(pmdp.instantiate(theta), decided, max_steps, seed)
+    counts, policy, done = Counts(pmdp, schedule="shares"), Policy.uniform(pmdp), 0
+    for share in (0.04, 0.08, 0.16, 1.0):
+        batch, end = np.zeros(pmdp.num_transitions, dtype=np.int64), max(1, round(share * episodes))
+        if end > done:
+            simulator.run(policy, end - done, batch)
+        counts.add_batch(batch)
+        done = end
+        if share < 1.0:
+            counts.mark(0.33)
+    return counts
 
 
 def certificates(name: str) -> Iterator[tuple[str, float]]:
     """(what, milliseconds) of certificates of a world."""
-    from rpl_agent.core.evidence.sampling import uniform_counts
-
-    certify, world = certifier(), benchmark(name)
+    world = benchmark(name)
     for episodes in EPISODES:
         total = 0.0
         for seed in SEEDS:
             data = (np.array(world.theta), episodes, world.max_episode_steps, seed)
             counts = uniform_counts(world.pmdp, world.objective, *data)
-            total += _least(partial(certify, world.pmdp, counts, world.objective))
+            total += _least(partial(certify, world.pmdp, counts, world.objective, config=WITHOUT_BETS))
         yield f"certificate, {name}, {episodes:,} episodes", total / len(SEEDS)
 
 
 def solves(name: str) -> Iterator[tuple[str, float]]:
-    """(what, milliseconds) of solves of a world."""
-    from rpl_agent.core.model import Nature
-    from rpl_agent.core.relaxations import Intervals
-    from rpl_agent.core.solver import solve
-    from rpl_agent.core.solver.problem import structures
-
-    try:
-        from rpl_agent.core.model.objectives.objective import tasks
-    except ImportError:  # 0.2.0 keeps none
-        tasks = structures
+    """(what, milliseconds) of solves of a world with intervals around its probabilities."""
     world = benchmark(name)
-    table = world.pmdp.table
-    p = (table.at if hasattr(table, "at") else table.evaluate)(np.array(world.theta))  # its name until 0.3.0
+    p = np.zeros(world.pmdp.num_expressions)
+    p[world.pmdp.expression] = world.pmdp.instantiate(np.array(world.theta)).probability
     slack = 0.02 * np.minimum(p, 1 - p)
-    relaxation = Intervals(world.pmdp, np.clip(p - slack, 0, 1), np.clip(p + slack, 0, 1))
+    model = UncertainMDP.from_intervals(world.pmdp, np.clip(p - slack, 0, 1), np.clip(p + slack, 0, 1))
 
-    def cold(nature: Nature) -> None:
-        structures(world.pmdp).clear()
-        tasks(world.pmdp).clear()
-        solve(relaxation, world.objective, nature)
+    def cold() -> tuple[Any, ...]:  # a new relaxation has a new model, of which nothing is known
+        return replace(model).relaxation(), world.objective
 
     for nature in Nature:
-        yield f"solve, {name}, {nature.value}", _least(partial(cold, nature))
+        yield f"solve, {name}, {nature.value}", _least(partial(solve, nature=nature), cold)
 
 
 def horizons(name: str) -> Iterator[tuple[str, float]]:
-    """(what, milliseconds) of a disk with 600 steps."""
-    from rpl_agent.core.evidence.sampling import uniform_counts
-    from rpl_agent.core.solver import solve_at
-    from rpl_agent.formats import prism
-
+    """(what, milliseconds) of a certificate of a disk with 600 steps."""
     path, truth = DISKS[name]
-    pmdp, objective = prism.load(path).objective('R{"cost"}min=? [ C<=600 ]')
+    pmdp, objective = load_prism(path).objective('R{"cost"}min=? [ C<=600 ]')
     theta = np.array([truth[parameter] for parameter in pmdp.table.parameters])
-    yield f"solve, {name}, 600 steps", _least(partial(solve_at, pmdp, theta, objective))
     counts = uniform_counts(pmdp, objective, theta, 30, 600, 1)
-    yield f"certificate, {name}, 600 steps", _least(partial(certifier(), pmdp, counts, objective))
+    yield f"certificate, {name}, 600 steps", _least(partial(certify, pmdp, counts, objective, config=WITHOUT_BETS))
 
 
-def _least(call: Callable[[], Any]) -> float:
-    """Milliseconds of the fastest call; the first one fills caches."""
-    call()
+def _least(call: Callable[..., Any], prepare: Callable[[], tuple[Any, ...]] = tuple) -> float:
+    """Milliseconds of the fastest call, without preparing its arguments; the first one fills caches."""
+    call(*prepare())
     times = []
     for _ in range(REPEATS):
+        arguments = prepare()
         start = time.process_time()
-        call()
+        call(*arguments)
         times.append(time.process_time() - start)
     return 1e3 * min(times)
 
