@@ -330,13 +330,13 @@ bool approach(known *k, double tolerance, double offset)
     return false;
 }
 
-static bool settle_steps(known *k)
+static bool settle_steps(known *k, int64_t most)
 {
     assemble_part(k, 1.0, false);
-    int64_t used = relax(k, k->rhs, k->steps, COUNTING, 0.45);
+    int64_t used = relax(k, k->rhs, k->steps, most < COUNTING ? most : COUNTING, 0.45);
     k->sweeps += used;
     if (used < COUNTING)
-        return true;
+        return used < most;
     for (int tries = 0; tries < 4; tries++) {
         accelerate(k, k->steps, 0.1);
         used = relax(k, k->rhs, k->steps, INNER, 0.45);
@@ -347,9 +347,9 @@ static bool settle_steps(known *k)
     return false;
 }
 
-bool count_steps(known *k)
+bool count_steps(known *k, int64_t most)
 {
-    const bool settled = settle_steps(k);
+    const bool settled = settle_steps(k, most);
     fill_ways(k, k->steps);
     return settled;
 }

@@ -12,12 +12,14 @@
 #include "known.h"
 
 /* How often the width is adjusted; at most by how much where mended bounds are too wide, and by how much where bounds fail:
- * either may be due to a strategy that pays for larger margins only. Above CHEAP, digits take fewer sweeps than mending. */
+ * either may be due to a strategy that pays for larger margins only. Wide ones that fail are FINE the next time: digits
+ * take fewer sweeps than mending does. */
 #define ROUNDS 12
 #define MOST_EXCESS 8.0
 #define NARROWER 0.25
-#define MUCH_NARROWER 0.03125
-#define CHEAP 1e-4
+#define FINE 1e-6
+/* One in so many sweeps may be used to try wide ones. */
+#define TRIED 2
 /* Parts of at most so many states take no time: their bounds are brought at least this close. */
 #define FEW_STATES 100
 #define CLOSE 1e-11
@@ -85,12 +87,15 @@ static bool mended_bound(known *k, bool upward, double margin, int64_t *rows)
     return good && verified(k, upward);
 }
 
-/* Both bounds at a margin, mended if need be and `mend`. */
+/* Both bounds at a margin, mended if need be and `mend`; that on which other rows may do better first, as it fails more. */
 static bool both_bounds(known *k, double margin, double apart, bool mend, int64_t *rows)
 {
-    for (int upward = 0; upward < 2; upward++)
+    const bool first = k->play->agent == MAX_AGENT;
+    for (int turn = 0; turn < 2; turn++) {
+        const bool upward = turn == 0 ? first : !first;
         if (!bound(k, upward, margin, apart) && !(mend && mended_bound(k, upward, margin, rows)))
             return false;
+    }
     return true;
 }
 
@@ -157,6 +162,7 @@ static double excess_of(const known *k, double width, double apart)
 static bool solve_part(known *k, double width, const double *guess, int64_t *kept)
 {
     const double apart = exits_apart(k);
+    const int64_t before = k->sweeps;
     double tolerance = 0.02 * width;
     bool mend = false;
     if (!(apart < INFINITY))
@@ -169,8 +175,15 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
         start_costs(k, guess);
     k->slow = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        if (!approach(k, tolerance, 0.0) || !count_steps(k))
+        if (!approach(k, tolerance, 0.0))
             return false;
+        if (!count_steps(k, width > FINE ? (k->sweeps - before) / TRIED : INT64_MAX)) {
+            if (width <= FINE)
+                return false;
+            width = FINE;
+            tolerance = 0.02 * width;
+            continue;
+        }
         double margin = widest(k, width), size = 0.0;
         for (int64_t i = 0; i < k->n; i++)
             size = larger(size, fabs(k->value[k->order[i]]));
@@ -186,8 +199,11 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
             }
             if (!found && mend)
                 return false;
-            mend |= !found && width <= CHEAP;
-            width *= found ? 1.0 / smaller(excess, MOST_EXCESS) : width > CHEAP ? MUCH_NARROWER : NARROWER;
+            mend |= !found && width <= FINE;
+            if (found)
+                width /= smaller(excess, MOST_EXCESS);
+            else
+                width = width > FINE ? FINE : NARROWER * width;
             margin = widest(k, width);
         }
         tolerance = smaller(0.125 * margin, 0.25 * tolerance);

@@ -35,7 +35,8 @@ void order_part(known *k, int64_t n, const int64_t *states, const int64_t *compo
 /* Sweeps until values change by at most `tolerance`; false if that takes too many. */
 bool approach(known *k, double tolerance, double offset);
 
-/* N with N >= 1/2 + P N, about the expected number of steps by the chosen rows; false if that takes too many sweeps. */
-bool count_steps(known *k);
+/* N with N >= 1/2 + P N, about the expected number of steps by the chosen rows, from the last one on; false if that takes
+ * too many sweeps, or `most`. */
+bool count_steps(known *k, int64_t most);
 
 #endif

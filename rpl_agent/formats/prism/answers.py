@@ -118,10 +118,10 @@ def _with_reward_end(query: Query, upward: bool) -> ParametricMDP:
     """The model with every reward at one end of its range; values are monotone in rewards."""
     name, pmdp = query.objective.reward_name, query.pmdp
     assert name is not None
-    if pmdp.rewards[name].is_exact:
-        return pmdp
     side = np.inf if upward else -np.inf
     reward, error = pmdp.row_reward(name), pmdp.row_reward_error(name)
+    if error is None:
+        return pmdp
     moved = np.where(error > 0.0, np.nextafter(reward + np.copysign(error, side), side), reward)
     return replace(pmdp, rewards={**pmdp.rewards, name: Reward(np.zeros(pmdp.num_states), moved)})
 

@@ -29,9 +29,9 @@ PATIENCE, MOST_FULL_SWEEPS = 4, 200
 LITTLE_PATIENCE = 2
 #: how often the width is adjusted; at most by how much where mended bounds are too wide, and by how much where bounds
 #: fail: either may be due to a strategy that pays for larger margins only
-ROUNDS, MOST_EXCESS, NARROWER, MUCH_NARROWER = 12, 8.0, 0.25, 1 / 32
-#: widths above which the next digits take fewer sweeps than mending
-CHEAP = 1e-4
+ROUNDS, MOST_EXCESS, NARROWER = 12, 8.0, 0.25
+#: the width of bounds after wider ones have failed: digits take fewer sweeps than mending does
+FINE = 1e-6
 #: parts with fronts up to this (see `Local.front`) are factorised as fast as a few hundred sweeps are made
 NARROW = 120
 #: margins below this, relative to the values, are not far enough from rounding
@@ -60,6 +60,7 @@ class _Values:
     change: float = np.inf  # of the last full sweep
     sweeps: int = 0
     slow: int = 0  # how often in a row sweeps over the strategies left more than they should
+    steps: np.ndarray | None = None  # (n + m,) the last `steps_left`
 
     @classmethod
     def of(cls, local: Local, values: np.ndarray, budget: int) -> _Values:
@@ -108,7 +109,8 @@ class _Values:
 
     def steps_left(self) -> np.ndarray | None:
         """(n,) N with N >= 1/2 + P N about: the expected number of steps by these strategies; None if too slow."""
-        local, steps = self.local, np.zeros(self.local.n + self.local.m)
+        local = self.local
+        steps = np.zeros(local.n + local.m) if self.steps is None else self.steps
         chain = local.assembled(steps, self.rows, self.p, 1.0, pays=False)
         used = chain.relax(steps, PATIENCE * INNER, 0.25)
         if used == PATIENCE * INNER:
@@ -120,19 +122,25 @@ class _Values:
                 return None
             used += more
         self.sweeps += used
+        self.steps = steps
         return steps[: local.n] if np.isfinite(steps).all() else None
 
 
 @dataclass(eq=False)
 class _Bound:
-    """Where one bound is looked for: values with their strategies and steps, and the model that must confirm it."""
+    """Where one bound is looked for: values with their strategies and steps, in the model that must confirm it."""
 
     found: _Values
     steps: np.ndarray
-    checked: Local
+    local: Local
+    rows: np.ndarray | None  # (n,) what the agent plays on its own side; None if it is free
     quotient: Quotient | None
     strict: bool
     is_upper: bool
+
+    @cached_property
+    def checked(self) -> Local:
+        return self.local if self.rows is None else self.local.fix_agent(self.rows)
 
     def bound(self, problem: Problem, exits: np.ndarray, apart: float, margin: float, mend: bool) -> np.ndarray | None:
         """(n + m,) verified values, mended if need be and ``mend``; None if there are none.
@@ -159,13 +167,13 @@ class _Bound:
     def _whole(self, values: np.ndarray, exits: np.ndarray) -> np.ndarray:
         """(n + m,) values of the model's states and exits."""
         whole = values.copy() if self.quotient is None else self.quotient.up(values)
-        whole[self.checked.n :] = exits
+        whole[self.local.n :] = exits
         return whole
 
     def _inner_exits(self, exits: np.ndarray) -> np.ndarray:
         if self.quotient is None:
             return exits
-        return self.quotient.down(np.concatenate([np.zeros(self.checked.n), exits]))[self.found.local.n :]
+        return self.quotient.down(np.concatenate([np.zeros(self.local.n), exits]))[self.found.local.n :]
 
 
 def verified(problem: Problem, checked: Local, values: np.ndarray, is_upper: bool, strict: bool) -> bool:
@@ -247,7 +255,7 @@ def swept_bounds(
             elif mend:
                 return None
             else:
-                mend, width = width <= CHEAP, width * (MUCH_NARROWER if width > CHEAP else NARROWER)
+                mend, width = width <= FINE, (FINE if width > FINE else NARROWER * width)
             margin = min(_widest(side, width) for side in sides)
         tolerance = min(0.125 * margin, 0.25 * tolerance)
     return None
@@ -262,13 +270,14 @@ def _both(
     mend: bool,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """(lower, upper), each (n + m,), see `_Bound.bound`."""
-    found = []
-    for side in reversed(sides):
+    found: dict[bool, np.ndarray] = {}
+    # where other rows may do better first: that side fails more often
+    for side in sides if problem.agent == MAX_AGENT else reversed(sides):
         bound = side.bound(problem, exits[side.is_upper], apart if side.is_upper else 0.0, margin, mend)
         if bound is None:
             return None
-        found.append(bound)
-    return found[0], found[1]
+        found[side.is_upper] = bound
+    return found[False], found[True]
 
 
 def _excess(lower: np.ndarray, upper: np.ndarray, n: int, width: float, apart: float) -> float:
@@ -304,12 +313,12 @@ def _sides(
     for is_upper in (True, False):
         is_proper = is_upper != problem.proper_max
         free = problem.agent == FIXED_AGENT or is_upper != own_upper
-        checked = local if free else local.fix_agent(proper.rows)
+        rows = None if free else proper.rows
         strict = is_proper and not problem.criterion.contracts
         if is_proper:
-            yield _Bound(proper, proper_steps, checked, None, strict, is_upper)
+            yield _Bound(proper, proper_steps, local, rows, None, strict, is_upper)
         else:
-            yield _Bound(found, steps, checked, quotient, strict, is_upper)
+            yield _Bound(found, steps, local, rows, quotient, strict, is_upper)
 
 
 def _leaving(problem: Problem, local: Local, values: np.ndarray, change: float, budget: int) -> _Values:
