@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -57,6 +58,17 @@ def jsonable(value: Any, arrays: dict[str, np.ndarray] | None = None, place: str
 #: Arrays of a sparse matrix.
 CSR = ("data", "indices", "indptr")
 
+if TYPE_CHECKING:
+    Matrix = np.ndarray
+else:
+
+    class Matrix(ABC):  # noqa: B024  (never made: a name for two types)
+        """The type of a field that holds an array or a sparse matrix: what is read must be of the field's type."""
+
+        @classmethod
+        def __subclasshook__(cls, kind: type) -> bool:
+            return kind is np.ndarray or kind.__name__ == "csr_array"  # by its name: loading scipy takes long
+
 
 Stored = TypeVar("Stored")
 #: For seeds, which may exceed 64 bits.
@@ -91,7 +103,8 @@ def read(
     """
 
     def make(wanted: type, value: Any) -> Any:
-        return read_array(value, arrays or {}) if wanted is np.ndarray else (makers or {})[wanted](value)
+        is_array = wanted in (np.ndarray, Matrix)
+        return read_array(value, arrays or {}) if is_array else (makers or {})[wanted](value)
 
     try:
         return msgspec.convert(data, kind, strict=False, dec_hook=make)

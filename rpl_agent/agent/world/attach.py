@@ -78,7 +78,8 @@ def attach(
 ) -> Attachment:
     """Check an environment against the model; errors say what to pass.
 
-    The model is the given one (``pmdp``), the environment's own, or else the one ``learned`` so far.
+    The model is the given one (``pmdp``), the environment's own, or else the one ``learned`` so far. The table of a toy
+    environment is its own model only if no other was learned.
 
     By default rewards are compared if the objective is about rewards, or if the environment provides model and
     objective itself: then it promises `model_rewards`.
@@ -90,7 +91,7 @@ def attach(
         limit = time_limit(env, inner)
         named, binding = attribute(inner, "pmdp"), None
         if named is None and state_of is None:
-            binding = _bound(env, inner, pmdp)
+            binding = _bound(env, inner, pmdp or learned)
         own = named if binding is None else binding.pmdp
         model = pmdp if pmdp is not None else own if isinstance(own, ParametricMDP) else learned
         if not isinstance(model, ParametricMDP):

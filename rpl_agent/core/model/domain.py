@@ -13,6 +13,7 @@ import scipy
 from rpl_agent.core.errors import ModelError, listed
 from rpl_agent.core.highs import minimiser
 from rpl_agent.core.model.expressions import DENSE_COLUMNS
+from rpl_agent.core.schema import Matrix
 
 
 class Simplex(NamedTuple):
@@ -70,7 +71,7 @@ class Domain:
     parameters: tuple[str, ...]
     lower: np.ndarray  # (d,)
     upper: np.ndarray  # (d,)
-    A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (m, d); may be sparse for many parameters
+    A: Matrix = field(default_factory=lambda: np.zeros((0, 0)))  # (m, d); may be sparse for many parameters
     b: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (m,)
 
     def __post_init__(self) -> None:
