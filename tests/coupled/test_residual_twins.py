@@ -323,29 +323,28 @@ def test_two_rows_that_are_played_together_are_no_pair():
     assert out[0] == pytest.approx(1.0, abs=1e-13)
 
 
-@pytest.mark.parametrize("name", ["row_residuals", "residuals", "step_residuals"])
-def test_scratch_is_used_inside_its_bounds(name):
+@pytest.mark.parametrize("paid", [0.0, -4.0, -16.0])  # proofs without a number, too
+@pytest.mark.parametrize("kind", ["free", "rows", "weights"])
+def test_scratch_is_used_inside_its_bounds(kind, paid):
     world, r = World(5, 1, bent=True), 5
     u, g, size = world.eighths(2, STATES), world.eighths(2, STATES, r), 2 * r + 2 * r * r
-    for threads in (1, 2) if name == "residuals" else (1,):
+    agent, reward, order = world.choice(kind), world.reward + paid, np.arange(STATES)
+
+    def inside(threads: int, call) -> bool:
         memory = np.full((threads + 2) * size, 7.0)
-        scratch, out = (
-            memory[size:-size],
-            np.empty((1, STATES)) if name != "row_residuals" else np.empty(len(world.of_row)),
-        )
-        agent = world.choice("free")
-        if name == "row_residuals":
-            core.row_residuals(len(out), world.of_row, world.chances, world.reward, 1.0, 1.0, u[0], g[0], scratch, out)
-        elif name == "residuals":
-            core.residuals(
-                STATES, np.arange(STATES), agent, world.chances, world.reward, 1.0, 1.0, -1.0, u[0], g[0], threads,
-                scratch, out[0],
-            )  # fmt: skip
-        else:
-            rules = core.StepRules(states=STATES, steps=1, agent=agent, stride=0)
-            free = np.zeros(STATES, bool), np.ones((2, STATES), bool)
-            core.step_residuals(rules, *free, world.chances, world.reward, 1.0, 1.0, u, g, scratch, out)
-        assert (memory[:size] == 7.0).all() and (memory[-size:] == 7.0).all() and (scratch != 7.0).any()
+        call(memory[size:-size])
+        return bool((memory[:size] == 7.0).all() and (memory[-size:] == 7.0).all() and (memory != 7.0).any())
+
+    out = np.empty(len(world.of_row))
+    rows = len(out), world.of_row, world.chances, reward, 1.0, 1.0, u[0], g[0]
+    assert inside(1, lambda scratch: core.row_residuals(*rows, scratch, out))
+    for threads in (1, 2):
+        given = agent, world.chances, reward, 1.0, 1.0, -1.0, u[0], g[0], threads
+        assert inside(threads, lambda scratch, given=given: core.residuals(STATES, order, *given, scratch, out))
+    rules = core.StepRules(states=STATES, steps=1, agent=agent, stride=0)
+    free = np.zeros(STATES, bool), np.ones((2, STATES), bool)
+    steps = rules, *free, world.chances, reward, 1.0, 1.0, u, g
+    assert inside(1, lambda scratch: core.step_residuals(*steps, scratch, out))
 
 
 def test_a_state_that_misses_its_inequality_is_raised_on_the_spot():
@@ -371,20 +370,27 @@ def test_a_state_that_misses_its_inequality_is_raised_on_the_spot():
     assert (passed(STATES, 0.5, still, 1.0) == 0.0).all() and not still.any()  # 0 needs no raise
 
 
-def test_raised_states_are_seen_by_the_next_ones():
-    """A chain in which each state needs the one before it to be raised already: one thread, whatever was allowed."""
-    n = 3_000
-    row_ptr, successor = np.arange(n + 1), np.maximum(np.arange(n) - 1, 0).astype(np.int32)
-    chances = core.RowChances(
-        r=1, is_box=False, row_ptr=row_ptr, successor=successor, expression=np.zeros(n, np.int32), p=np.ones(1),
-        slope=np.zeros(1), error=np.zeros(1), curvature=None, bend=None,
-    )  # fmt: skip
-    agent = core.Choice(state_ptr=row_ptr, rows=None, weights=None, dropped=None)
-    reward = np.zeros(n)
-    reward[1] = 1.0
-    u, out = np.zeros(n), np.zeros(n)
-    core.residuals(n, np.arange(n), agent, chances, reward, 1.0, 1.0, 0.0, u, np.zeros((n, 1)), 3, None, out)
-    assert (u[1:] >= 1.0).all() and u[0] == 0.0
+def test_states_that_may_be_raised_are_taken_one_after_the_other():
+    """By one thread, whatever was allowed: the scratch of a second one stays as it was."""
+    world, r = World(5, 1), 5
+    size, g = 2 * r + 2 * r * r, world.eighths(STATES, r)
+    for margin, shared in ((-1.0, True), (0.0, False), (0.5, False)):
+        scratch, out = np.full(2 * size, 7.0), np.empty(STATES)
+        given = (
+            world.choice("free"),
+            world.chances,
+            world.reward,
+            1.0,
+            1.0,
+            margin,
+            np.zeros(STATES),
+            g,
+            2,
+            scratch,
+            out,
+        )
+        core.residuals(STATES, np.arange(STATES), *given)
+        assert (scratch[size:] != 7.0).any() == shared
 
 
 def test_a_sign_is_right_with_the_last_bit():
@@ -440,7 +446,7 @@ def test_expansions_by_steps_are_values_and_gradients_of_what_is_played():
     agent = core.Choice(state_ptr=world.state_ptr, rows=rules.ravel(), weights=None, dropped=None)
     of_step = core.StepRules(states=STATES, steps=steps, agent=agent, stride=STATES)
     decided = np.array([False, True, False, False])
-    v, g = np.zeros((steps + 1, STATES)), np.zeros((steps + 1, STATES, r))
+    v, g = np.full((steps + 2, STATES), 7.0), np.full((steps + 2, STATES, r), 7.0)
     v[0], g[0] = world.eighths(STATES), world.eighths(STATES, r)
     core.expand_steps(of_step, decided, world.chances, world.reward, gamma, v, g)
     for k in range(steps):
@@ -449,13 +455,14 @@ def test_expansions_by_steps_are_values_and_gradients_of_what_is_played():
             if decided[s]:
                 value, gradient = v[k, s], 0.0 * gradient
             assert v[k + 1, s] == pytest.approx(value, rel=1e-13) and np.allclose(g[k + 1, s], gradient, 1e-13, 1e-15)
+    assert (v[-1] == 7.0).all() and (g[-1] == 7.0).all()
 
 
 def test_greedy_rules_are_the_best_at_the_centre():
     world, steps, gamma = World(1, 10), 3, 0.5
     decided = np.array([False, False, True, False])
     for sense in (1.0, -1.0):
-        v, rows = np.zeros((steps + 1, STATES)), np.full((steps, STATES), -1)
+        v, rows = np.full((steps + 2, STATES), 7.0), np.full((steps + 1, STATES), -1)
         v[0] = world.eighths(STATES)
         core.greedy_steps(STATES, steps, world.state_ptr, decided, world.chances, world.reward, gamma, sense, v, rows)
         for k in range(steps):
@@ -464,6 +471,7 @@ def test_greedy_rules_are_the_best_at_the_centre():
                 best = max(candidates, key=lambda row: sense * worth(world, row, gamma, v[k]))
                 assert rows[k, s] == best
                 assert v[k + 1, s] == (v[k, s] if decided[s] else worth(world, best, gamma, v[k]))
+        assert (v[-1] == 7.0).all() and (rows[-1] == -1).all()
 
 
 def test_visits_are_counted_until_a_play_stops():
@@ -513,7 +521,7 @@ def test_what_is_reached_is_what_is_played(kind):
         rules = core.StepRules(states=STATES, steps=steps, agent=agent, stride=0)
         reached = world.rng.random((steps + 1, STATES)) < 0.3
         twin = reached.copy()
-        core.reach_steps(rules, decided, world.chances, reached)
+        core.reach_steps(rules, np.append(decided, True), world.chances, reached)  # nothing is read beyond the states
         for k in reversed(range(steps)):
             for s in np.flatnonzero(twin[k + 1] & ~decided):
                 twin[k, list(played[s])] = True
@@ -532,8 +540,10 @@ def test_functions_that_are_raised_satisfy_their_inequalities(error):
         scope, decided = np.ones(v.shape, bool), np.zeros(STATES, bool)
         scope[2, 1] = False
         for sign in (1.0, -1.0):
-            slack, u = np.full_like(v, np.nan), np.full_like(v, np.nan)
+            slack, u = np.full((steps + 2, STATES), 7.0), np.full((steps + 2, STATES), 7.0)
             core.raise_steps(rules, scope, world.chances, world.reward, gamma, sign, 1e-14, v, g, slack, u, None)
+            assert (slack[-1] == 7.0).all() and (u[-1] == 7.0).all()
+            slack, u = slack[:-1], u[:-1]
             assert np.array_equal(u, v + sign * slack) and not slack[0].any() and slack[2, 1] == 0.0
             out, scoped = np.empty((steps, STATES)), np.ones(v.shape, bool)
             core.step_residuals(rules, decided, scoped, world.chances, world.reward, gamma, sign, u, g, None, out)

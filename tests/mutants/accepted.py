@@ -9,6 +9,8 @@ WORDS = "only the words of a message"
 CHECKER = "rpl_agent/guarantee/checker.py"
 OPEN = "rpl_agent/guarantee/open_checker.py"
 SOLVED = "rpl_agent/core/solver/check.py"
+RESIDUAL = "rpl_agent/core/native/residual.c"
+PIPELINE = "rpl_agent/guarantee/pipeline.py"
 AIMS, MEAN, SLABS = (f"rpl_agent/guarantee/likelihood/bets/{name}.py" for name in ("aim", "mean", "slabs"))
 OWN_AIM = "the checker finds its own payoffs: a slab of others is refused, and any payoffs are valid"
 GENEROUS = "the error of a sum is bounded generously, with this change, too"
@@ -22,11 +24,16 @@ LENGTHS = "all states have as many rows, with any number of steps to go"
 ONE_LIST = "without a horizon there is one list of values"
 SIDES = "it is 1 or −1"
 LIMIT = "far above what proofs need: it protects the reader's time, whatever its last digit is"
+KEPT = "defaults, which a loaded class keeps: the harness cannot change them"
+SCRATCH = "an entry of scratch more, which is written before it is read"
+RAISED = "only proposes: `step_residuals` proves what is raised"
 CONVERGES = "the argument of the series stays within 1/3, where its error is bounded"
 CONSTANT = (
     "a class that is never left has one value, so none of its rows is strict, by itself or as part of the policy; and "
     "where a state is strict, all of its rows are"
 )
+SEMIDEFINITE = "else if (checked && r > 2 && room > 0.0 && is_semidefinite(r, M, room, M + triangle(r)))"
+TURNS = "double *here = mass + (steps - 1 - k) % 2 * states, *after = mass + (steps - k) % 2 * states;"
 #: Functions and constants all of whose mutants may survive, except those that drop a check.
 FUNCTIONS: dict[str, str] = {
     f"{CHECKER} Coordinates.fit": SEARCH,
@@ -55,10 +62,13 @@ FUNCTIONS: dict[str, str] = {
     f"{AIMS} BetWorld.slope": OWN_AIM,
     f"{MEAN} cumulative_bets": "any stake that is fixed before its number is valid",
     f"{SLABS} Slabs.tightest": "any two of the slabs hold",
-    f"{SLABS} Wealth": "defaults of a named tuple, which a loaded class keeps: the harness cannot change them",
+    f"{SLABS} Wealth": KEPT,
     f"{SLABS} Wealth.after": FLOATS,
     f"{SLABS} slabs": FLOATS,
     f"{SLABS} MARGIN": "a wider margin is a wider slab, and the checker's lies inside of either",
+    f"{PIPELINE} Config": f"{KEPT}, and a test names them",
+    f"{RESIDUAL} raise_steps": RAISED,
+    f"{RESIDUAL} error_share": RAISED,
     f"{SOLVED} _name": WORDS,
     f"{SOLVED} _Claim.side": WORDS,
 }
@@ -249,6 +259,67 @@ NAMES: dict[str, str] = {
     f"{OPEN} Statement._rest: 1 → (0)": "a count of 0 adds nothing",
     f"{OPEN} Statement.upper: down → up": USED,
     f"{OPEN} Statement.lower: up → down": USED,
+    f"{PIPELINE} uncertainty_from: 3 → (2)": "only the line that a warning names",
+    f"{PIPELINE} uncertainty_from: 3 → 4": "only the line that a warning names",
+    **{
+        f"{RESIDUAL} {place}: {line} → {line.replace(old, new, 1)}": why
+        for place, line, old, new, why in (
+            ("curvature_of", "for (int64_t j = 0; j < triangle(r); j++)", "<", "<=", SCRATCH),
+            ("curvature_of", "for (int64_t j = 0, at = 0; j < r; j++) {", "<", "<=", SCRATCH),
+            (
+                "curvature_of",
+                "for (int64_t at = 0; chances->curvature && at < triangle(r); at++)",
+                "<",
+                "<=",
+                SCRATCH,
+            ),
+            (
+                "bent_in",
+                "for (int64_t t = chances->row_ptr[row]; chances->bend && t < chances->row_ptr[row + 1]; t++)",
+                "t <",
+                "t <=",
+                "a pair that is taken for bent gets the bound of other rows, which holds for it, too",
+            ),
+            (
+                "length",
+                "INLINE double length(double square, double sizes) "
+                "{ return square >= SAFE_SQUARES ? sqrt(square) : sizes; }",
+                ">=",
+                ">",
+                "the sum of sizes is no less than the length",
+            ),
+            ("pair_curve", "double curve = !(twice <= 0.0) ? 0.5 * twice : 0.0;", "<=", "<", "half of 0 is 0"),
+            ("is_faint", "for (int64_t j = 0; j < r; j++)", "<", "<=", "more room than is needed"),
+            ("residual_in", "if (sign * a + norm + curve + rounding <= least)", "<=", "<", SHORTCUT),
+            ("residual_in", "if (curve != 0.0 && sign * a + norm + rounding + curve > 0.0) {", ">", ">=", SHORTCUT),
+            (
+                "residual_in",
+                SEMIDEFINITE,
+                "room > 0.0",
+                "room >= 0.0",
+                "without room a matrix that is semidefinite is a proof, too",
+            ),
+            ("residual_in", SEMIDEFINITE, "r > 2", "r >= 2", "a proof with two coordinates, too"),
+            (
+                "residuals",
+                "if (margin >= 0.0 || count < threads)",
+                "count <",
+                "count <=",
+                "one thread in place of as many as there are states finds the same",
+            ),
+            (
+                "visit_forward",
+                "if (mass[order[at]] > 0.0 && !stopped[order[at]])",
+                "> 0.0",
+                ">= 0.0",
+                "visits of no mass",
+            ),
+            ("visit_steps", "if (m > 0.0 && !stopped[s])", ">", ">=", "visits of no mass"),
+            ("visit_steps", TURNS, "steps - 1 - k", "steps + 1 - k", "the same modulo 2"),
+            ("visit_steps", TURNS, "steps - 1 - k", "steps - 1 + k", "the same modulo 2"),
+            ("visit_steps", TURNS, "(steps - k)", "(steps + k)", "the same modulo 2"),
+        )
+    },
     f"{SOLVED} Witness.of: mass > TOLERANCE → (mass >= TOLERANCE)": "any mass that is moved is charged",
     f"{SOLVED} _shape: 0 → (-1)": SHORTCUT,
     f"{SOLVED} _shape: 1 → 2 (4)": SHORTCUT,
