@@ -22,6 +22,7 @@ from rpl_agent.guarantee.claims.limits import LimitSearch
 from rpl_agent.guarantee.pipeline import Config, uncertainty_from
 from rpl_agent.guarantee.shown import true_value
 
+pytestmark = pytest.mark.short_runs
 STEPS = "minimise steps until done"
 FALLEN = Limit.parse("probability of fallen <= 0.3")
 
@@ -30,6 +31,26 @@ FALLEN = Limit.parse("probability of fallen <= 0.3")
 def grid():
     pmdp = cliff_grid()
     return pmdp, np.array([TRUTH[name] for name in pmdp.table.parameters])
+
+
+CRASH = Limit.parse("probability of crash <= 0.3")
+
+
+def crossing():
+    """Safe crashes seldom, which data have to show, risky often: two unknowns, one choice."""
+
+    def rows(s):
+        if s != 0:
+            return {"stay": {s: 1}}
+        return {
+            "safe": {"won": "0.8 - 0.8*q", "lost": "0.2 - 0.2*q", "crash": "q"},
+            "risky": {"won": "p", "crash": "1 - p"},
+        }
+
+    labels = {name: (lambda s, name=name: s == name) for name in ("won", "lost", "crash")}
+    pmdp = build(0, rows, domain=["p", "q"], labels=labels)
+    goal = Objective.parse("maximise probability of won")
+    return rpl_envs.make_own(pmdp, goal, {"p": 0.4, "q": 0.02}, max_episode_steps=10)
 
 
 def agent_of(grid, **settings):
@@ -68,7 +89,7 @@ def test_after_the_first_proof_no_policy_breaks_the_limit(grid):
     pmdp, theta = grid
     played = Played()
     with pytest.warns(RPLWarning, match="exploration may break them"):
-        agent = agent_of(grid, explore_within_limits=True).learn(budget=100, callback=played, log_interval=20)
+        agent = agent_of(grid, explore_within_limits=True).learn(budget=100, callback=played)
     since = agent.session.within.since
     assert since is not None and 0 < since < 100
     falls = {id(p): true_value(pmdp, FALLEN.objective, p, theta) for _, p in played.found}
@@ -79,11 +100,11 @@ def test_after_the_first_proof_no_policy_breaks_the_limit(grid):
     assert not np.array_equal(played.found[-1][1].as_weights(pmdp), certified)  # it explores
 
 
-def test_exploring_within_limits_survives_a_file(grid, tmp_path):
-    agent = agent_of(grid, explore_within_limits=True)
+def test_exploring_within_limits_survives_a_file(tmp_path):
+    agent = RPLAgent(crossing(), subject_to=[CRASH], explore_within_limits=True, seed=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        agent.learn(budget=40, log_interval=20)
+        agent.learn(budget=200)
         agent.save(tmp_path / "agent")
         again = RPLAgent.load(tmp_path / "agent.zip", agent.env)
     one, other = agent.session.within, again.session.within
@@ -151,25 +172,13 @@ def test_an_environment_may_name_its_limits(grid):
     assert agent.session.subject_to == (FALLEN,) and agent.objective == goal.free
 
 
-GRID = """
-from benchmarks.improvement_worlds import TRUTH, cliff_grid
-import rpl_envs
-from rpl_agent import Objective
-
-def make():
-    pmdp = cliff_grid()
-    theta = [TRUTH[name] for name in pmdp.table.parameters]
-    return rpl_envs.make_own(pmdp, Objective.parse("minimise steps until done"), theta, max_episode_steps=1000)
-"""
-
-
 def test_the_shell_explores_within_limits(tmp_path, capsys):
-    (tmp_path / "grid.py").write_text(GRID)
-    line = ["train", f"{tmp_path}/grid.py:make", "--budget", "30", "--subject-to", "probability of fallen <= 0.3"]
+    (tmp_path / "crossing.py").write_text("from tests.agent.test_within_limits import crossing as make\n")
+    line = ["train", f"{tmp_path}/crossing.py:make", "--budget", "200", "--subject-to", "probability of crash <= 0.3"]
     line += ["--explore-within-limits", "--log-dir", str(tmp_path / "logs"), "--name"]
     with pytest.warns(RPLWarning, match="may break"):
         assert main([*line, "one", "--json"]) == 0
-    assert 0 < json.loads(capsys.readouterr().out)["within_limits_since"] <= 30
+    assert 0 < json.loads(capsys.readouterr().out)["within_limits_since"] < 200
     with pytest.warns(RPLWarning, match="may break"):
         assert main([*line, "two", "--quiet", "--budget", "2"]) == 0
     assert MAY_BREAK in capsys.readouterr().out
