@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -112,8 +113,12 @@ def test_money_is_a_supermartingale(p):
     line, alpha, PeekingBets.p = model.coordinates, Fraction(1, 100), p
     assert line is not None
     bound = {"bets": [0.0, 0.0], "peeking": [0.0, 0.0], "likelihood": [0.0, 0.0, 0.0], "mixture": [0.0]}
-    for tosses in itertools.product((0, 1), repeat=8):
-        chance, data = p ** sum(tosses) * (1 - p) ** (8 - sum(tosses)), tossed(model, tosses)
+    alike = Counter(
+        (sum(tosses[:2]), sum(tosses[2:4]), sum(tosses[4:])) for tosses in itertools.product((0, 1), repeat=8)
+    )
+    for heads, number in alike.items():  # what lies between two marks is counted, whatever its order
+        tosses = tuple(int(k < n) for n, length in zip(heads, (2, 2, 4)) for k in range(length))
+        chance, data = number * p ** sum(tosses) * (1 - p) ** (8 - sum(tosses)), tossed(model, tosses)
         for name, kind in (("bets", checker.Bets), ("peeking", PeekingBets)):
             for k, (a, b) in enumerate(kind(model, objective, line, alpha).cuts(data)[-2:]):  # of all data
                 bound[name][k] += chance * math.exp(math.log(2 / alpha) - float(b - a[0] * Fraction(p)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import warnings
-from collections import Counter
 from contextlib import ExitStack
 from unittest import mock
 
@@ -65,10 +64,7 @@ def test_without_a_rule_false_comparisons_would_pass(forger):
     draw = random.Random(5)  # for which differences are too small by 1
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(forgeries, "WITNESSES", ()))
-        stack.enter_context(mock.patch.object(forgeries, "COMPARING", ()))
-        assert forgeries.compared(0) == (Counter(), [])
         stack.enter_context(mock.patch.object(forgeries, "COMPARING", (lambda _: iter(()),)))
         for patch in forger(draw):
             stack.enter_context(patch)
-        wrong = [text for seed in range(4) for text in forgeries.compared(seed)[1]]
-    assert wrong
+        assert any(forgeries.compared(seed)[1] for seed in range(4))

@@ -31,6 +31,14 @@ def grid():
     return pmdp, np.array([TRUTH[name] for name in pmdp.table.parameters])
 
 
+@pytest.fixture(scope="module")
+def certified(grid):
+    """Counts of 500 episodes, and what is certified from them within the limit."""
+    pmdp, theta = grid
+    counts = uniform_counts(pmdp, Objective.parse(STEPS), theta, 500, 1000, 0)
+    return counts, certify(pmdp, counts, STEPS, subject_to=[FALLEN])
+
+
 def optimum(pmdp, theta, objective):
     """The best value within limits at known parameters, by the linear program."""
     combined = CombinedModel(pmdp, [objective.free, *(limit.objective for limit in objective.limits)])
@@ -102,24 +110,22 @@ def test_the_program_finds_the_randomised_optimum():
     assert "keeps P<=0.05" in str(certificate) and json.loads(certificate.to_json())["limits"][0]["kept"] is True
 
 
-def test_the_cliff_grid_within_its_limit(grid):
+def test_the_cliff_grid_within_its_limit(grid, certified):
     pmdp, theta = grid
     goal = Objective.parse(f"{STEPS} subject to {FALLEN}")
     best = optimum(pmdp, theta, goal)
     np.testing.assert_allclose(best.values, [13.706, 0.05], atol=1e-3)
     assert ((best.policy.weights > 0) & (best.policy.weights < 1)).sum() == 2  # randomised in one state
-    for episodes, widest in ((500, 2.7), (2000, 1.0)):
-        counts = uniform_counts(pmdp, goal.free, theta, episodes, 1000, 0)
-        found = certify(pmdp, counts, STEPS, subject_to=[FALLEN])
+    later = certify(pmdp, uniform_counts(pmdp, goal.free, theta, 2000, 1000, 0), STEPS, subject_to=[FALLEN])
+    for found, widest in ((certified[1], 2.7), (later, 1.0)):
         fall, steps = (true_value(pmdp, o, found.policy, theta) for o in (goal.limits[0].objective, goal.free))
         assert found.keeps_limits and found.limits[0].lower <= fall <= found.limits[0].upper <= 0.05
         assert found.lower <= best.values[0] <= steps <= found.upper and found.gap < widest
 
 
-def test_dead_ends_are_said(grid):
+def test_dead_ends_are_said(grid, certified):
     pmdp, theta = grid
-    counts = uniform_counts(pmdp, Objective.parse(STEPS), theta, 500, 1000, 0)
-    never = certify(pmdp, counts, STEPS, subject_to=["steps until done <= 0.5"])
+    never = certify(pmdp, certified[0], STEPS, subject_to=["steps until done <= 0.5"])
     assert not never.limits[0].possible and "no policy keeps" in never.sentence and not never.keeps_limits
     assert never.limits[0].best > 0.5
     few = uniform_counts(pmdp, Objective.parse(STEPS), theta, 20, 1000, 0)
@@ -228,10 +234,8 @@ def test_all_statements_hold_at_once(runs):
     assert missed <= delta * runs / 2
 
 
-def test_certificates_with_limits_are_verified(grid):
-    pmdp, theta = grid
-    counts = uniform_counts(pmdp, Objective.parse(STEPS), theta, 500, 1000, 0)
-    certificate = certify(pmdp, counts, STEPS, subject_to=[FALLEN])
+def test_certificates_with_limits_are_verified(grid, certified):
+    pmdp, (counts, certificate) = grid[0], certified
     assert not verify(certificate, pmdp, counts).problems
     (claim,) = certificate.limits
     tampered = {
@@ -255,7 +259,8 @@ def test_an_agent_certifies_within_limits_and_plays_the_randomised_policy(tmp_pa
     env = rpl_envs.make_own(
         pmdp, Objective.parse(STEPS), [TRUTH[n] for n in pmdp.table.parameters], max_episode_steps=500
     )
-    agent = RPLAgent(env, objective=f"{STEPS} subject to probability of fallen <= 0.2", seed=0).learn(budget=400)
+    agent = RPLAgent(env, objective=f"{STEPS} subject to probability of fallen <= 0.2", seed=0)
+    agent.learn(budget=400, log_interval=200)
     certificate = agent.certificate
     assert certificate.limits and certificate.keeps_limits and certificate.basis == "windows"
     agent.save(tmp_path / "agent")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
@@ -13,13 +14,26 @@ Outcomes = Mapping[tuple[Fraction, object], int]
 
 def wealth(x: list[Fraction], counts: list[int], m: Fraction) -> Fraction:
     """Σ w_i Π (1 + b_i (m − x_k) / (1 − m))^c_k, exactly."""
-    total = Fraction(0)
-    for b, w in zip(map(Fraction, STAKES.tolist()), map(Fraction, WEIGHTS.tolist())):
-        product = w
-        for number, count in zip(x, counts):
-            product *= (1 + b * (m - number) / (1 - m)) ** count
-        total += product
-    return total
+    return Fraction(*_wealth(x, counts, m))
+
+
+def _wealth(x: list[Fraction], counts: list[int], m: Fraction) -> tuple[int, int]:
+    """(numerator, denominator), in integers: fractions would be reduced after every step."""
+    stakes, stake_unit = over_one_denominator(list(map(Fraction, STAKES.tolist())))
+    weights, weight_unit = over_one_denominator(list(map(Fraction, WEIGHTS.tolist())))
+    (top, *numbers), unit = over_one_denominator([m, *x])
+    room = stake_unit * (unit - top)
+    total = sum(
+        w * math.prod((room + b * (top - number)) ** count for number, count in zip(numbers, counts))
+        for b, w in zip(stakes, weights)
+    )
+    return total, weight_unit * room ** sum(counts)
+
+
+def over_one_denominator(numbers: list[Fraction]) -> tuple[list[int], int]:
+    """(numerators, denominator)."""
+    unit = math.lcm(*(number.denominator for number in numbers))
+    return [number.numerator * (unit // number.denominator) for number in numbers], unit
 
 
 def upper(x: list[Fraction], counts: list[int], share: Fraction, steps: int = 40) -> Fraction:
@@ -27,7 +41,8 @@ def upper(x: list[Fraction], counts: list[int], share: Fraction, steps: int = 40
     low, high = Fraction(0), Fraction(1)
     for _ in range(steps):
         middle = (low + high) / 2
-        if wealth(x, counts, middle) >= 1 / share:
+        numerator, denominator = _wealth(x, counts, middle)
+        if numerator * share.numerator >= denominator * share.denominator:
             high = middle
         else:
             low = middle
@@ -51,10 +66,15 @@ def best_values(
     high = bounds[1]
     values = dict.fromkeys(rows, high)
     for _ in range(sweeps):
-        values = {
-            s: min(values[s], max(_row(row, values, discount, bounds, share(s)) for row in actions))
-            for s, actions in rows.items()
-        }
+        before, values = (
+            values,
+            {
+                s: min(values[s], max(_row(row, values, discount, bounds, share(s)) for row in actions))
+                for s, actions in rows.items()
+            },
+        )
+        if values == before:  # so would be all that follow
+            break
     return values
 
 

@@ -113,8 +113,13 @@ def cases(seed: int, questions: int = QUESTIONS, delta: float = DELTA) -> Iterat
     random = Dice(seed)
     yield from _cases(seed, random, random_rows(random), questions, delta)
     if random.aside.random() < BLOCKS:
-        later = Dice(-1000 - seed)
-        yield from _cases(seed, later, ("blocks", *_blocks(later)), 1, delta)
+        yield from block_cases(seed, delta)
+
+
+def block_cases(seed: int, delta: float = DELTA) -> Iterator[tuple[str, Case]]:
+    """(name, certificate) of one model in blocks."""
+    random = Dice(-1000 - seed)
+    yield from _cases(seed, random, ("blocks", *_blocks(random)), 1, delta)
 
 
 def _cases(
@@ -174,23 +179,28 @@ def round_of(seed: int, lies: int = LIES) -> Tally:
     tally, random = Tally(), Dice(~seed)
     try:
         for name, case in cases(seed):
-            tally.problems["certificates"] += 1
-            tally.failures += [f"{name}: {text}" for text in _wrong(case)]
-            if "refused" in case.proof:
-                continue
-            for _ in range(lies):
-                for side, sign in SIDES:
-                    what, found = lie(random, case, side, sign)
-                    if found is not None:
-                        tally.lies += 1
-                        if accepts(found):
-                            tally.failures.append(f"{name}: the checker lets pass a {side} bound with {what}")
+            judge(tally, random, name, case, lies)
         for name, text in _known(seed):
             tally.problems["known models"] += 1
             tally.failures += [f"{name}: {text}"] if text else []
     except Exception as error:  # a crash is a failure like any other
         tally.failures.append(f"seed {seed}: {type(error).__name__}: {error}")
     return tally
+
+
+def judge(tally: Tally, random: Dice, name: str, case: Case, lies: int = LIES) -> None:
+    """Check a proof against the exact values, then false claims about them."""
+    tally.problems["certificates"] += 1
+    tally.failures += [f"{name}: {text}" for text in _wrong(case)]
+    if "refused" in case.proof:
+        return
+    for _ in range(lies):
+        for side, sign in SIDES:
+            what, found = lie(random, case, side, sign)
+            if found is not None:
+                tally.lies += 1
+                if accepts(found):
+                    tally.failures.append(f"{name}: the checker lets pass a {side} bound with {what}")
 
 
 def accepts(proof: dict[str, Any]) -> bool:

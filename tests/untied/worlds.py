@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import gymnasium as gym
@@ -19,6 +20,7 @@ OBJECTIVES = {
 }
 
 
+@cache
 def untied(seed: int, states: int = 6, actions: int = 2) -> Unknown:
     """Every row is an unknown distribution of its own; state 0 begins, the last is the goal, the one before a hole."""
     rng = np.random.default_rng(seed)
