@@ -21,6 +21,7 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -111,6 +112,26 @@ def mutations(proof: dict[str, Any], draw: random.Random, most: int | None) -> I
             yield what, changed(proof, path, other)
 
 
+@contextmanager
+def particles_once() -> Iterator[None]:
+    """Meanwhile, the checker works out the likelihood of the same data and particles once.
+
+    That is most of a check, and nearly all files that a test makes of one proof share it.
+    """
+    plain, known = checker.Likelihood._of_particles, dict[str, tuple[int, int, list[int]]]()
+
+    def remembered(self: checker.Likelihood, data: checker.Data, parts: list[Any]) -> int:
+        line = {name: value for name, value in vars(self.line).items() if name != "table"}  # follows from x and terms
+        key = repr((line, data.successes, data.trials, data.marks, parts))
+        if key not in known:
+            known[key] = plain(self, data, parts), self.whole, self.K
+        bound, self.whole, self.K = known[key]
+        return bound
+
+    with mock.patch.object(checker.Likelihood, "_of_particles", remembered):
+        yield
+
+
 def proved(proof: dict[str, Any]) -> dict[str, Fraction | None]:
     """All that a file proves, whatever it claims; nothing where it is refused."""
     try:
@@ -138,7 +159,7 @@ def judged(
     # of a given policy the best value is not among them
     truth = truth | {"regret": 0 if certificate.evaluated else truth["upper"] - truth["lower"]}
     about = Claims.of(stated).statement(pmdp, counts)
-    with mock.patch.object(Claims, "statement", return_value=about):  # made once
+    with mock.patch.object(Claims, "statement", return_value=about), particles_once():
         assert belongs(proof, pmdp, counts, stated, {}) == []
         for what, found in mutations(proof, draw, most):
             tried[what] += 1

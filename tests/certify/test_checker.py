@@ -25,7 +25,7 @@ from rpl_agent.guarantee.proof import belongs, prove, stated, write_proof
 from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify, with_proof
-from tests.certify.mutations import judged, sharpest
+from tests.certify.mutations import judged, particles_once, sharpest
 from tests.certify.proved import OBJECTIVES, SMALL, known, model, of_world, optimum, sampled
 from tests.reference import proofs
 from tests.reference.fuzz import Dice, Tally
@@ -265,8 +265,8 @@ def test_multipliers_that_do_not_prove_a_row_are_refused(engagement):
         "is negative or belongs to no cut": [[[number, -m], *rest], [[999, m], *rest], [[-1, m], *rest]],
         "not a finite number": [[[number, math.nan], *rest], [[number, math.inf], *rest]],
     }
-    for problem, wrong in changes.items():
-        for found in wrong:
+    with particles_once():
+        for problem, found in ((problem, found) for problem, wrong in changes.items() for found in wrong):
             side = proof["upper"] | {"duals": proof["upper"]["duals"] | {row: found}}
             with pytest.raises(checker.Refused, match=problem):
                 checker.check(proof | {"upper": side})
