@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import rpl_envs
 from benchmarks.improvement_worlds import TRUTH, cliff_grid, logged, softened
 from rpl_agent import Counts, LogReturns, improve, log_returns
 from rpl_agent.cli import main
@@ -24,6 +25,7 @@ from rpl_agent.guarantee.claims.improvement import COMMON, RETURNS, more_episode
 from rpl_agent.guarantee.shown import true_value
 from tests.coupled.test_coupled import CENTER, cases, prepared
 from tests.reference.coupled import box_points, exact_value, objectives
+from tests.small_worlds import make_worlds_small
 
 GAIN = Objective.discounted("gain", 0.99, target="end")
 #: two tosses, each of one of two coins: two heads win
@@ -132,7 +134,7 @@ def coin_counts(pmdp, theta, policy, episodes, rng):
     return counts, np.array(returns)
 
 
-@pytest.mark.parametrize("runs", [25, pytest.param(400, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("runs", [12, pytest.param(400, marks=pytest.mark.nightly)])
 def test_false_improvements_are_rare(runs):
     """With the best policy as the baseline every improvement is false; all statements must hold at once."""
     delta, rng, missed = 0.2, np.random.default_rng(7), 0
@@ -214,9 +216,8 @@ def test_the_forecast_solves_its_own_equation():
     assert 100 < between < 300 and share**0.5 + share == pytest.approx(1.0, rel=0.02)
 
 
-def test_the_command_says_by_its_status_whether_there_is_an_improvement(tmp_path, capsys):
-    import rpl_envs
-
+def test_the_command_says_by_its_status_whether_there_is_an_improvement(tmp_path, capsys, monkeypatch):
+    make_worlds_small(monkeypatch)
     world = rpl_envs.benchmark("Aircraft-20x10")
     pmdp, theta = world.pmdp, np.asarray(world.theta)
     best = solve_at(pmdp, theta, world.objective).policy
