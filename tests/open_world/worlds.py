@@ -30,6 +30,13 @@ class SmallWorld:
                 after = rng.choice([*range(states), END], 3)
                 paid = np.where(after == END, rng.random(3) < 0.6, False)
                 self.rows[-1].append([(q, float(r), int(s)) for q, r, s in zip(p, paid, after)])
+        self.moves, self.paid = np.zeros((states, actions, states)), np.zeros((states, actions))
+        for s, rows in enumerate(self.rows):
+            for a, row in enumerate(rows):
+                for q, reward, successor in row:
+                    self.paid[s, a] += q * reward
+                    if successor != END:
+                        self.moves[s, a, successor] += q
 
     def values(self, discount: float, policy: np.ndarray | None = None) -> np.ndarray:
         """V* or the value of a policy (S,), up to 1e-12."""
@@ -43,12 +50,7 @@ class SmallWorld:
 
     def backup(self, discount: float, v: np.ndarray) -> np.ndarray:
         """(S, A) reward and discounted value of what follows."""
-        return np.array(
-            [
-                [sum(p * (r + (0.0 if s == END else discount * v[s])) for p, r, s in row) for row in rows]
-                for rows in self.rows
-            ]
-        )
+        return self.paid + discount * self.moves @ v
 
     def draw_start(self, rng: np.random.Generator) -> int:
         return int(rng.choice(len(self.start), p=self.start))

@@ -19,10 +19,17 @@ OLDER = ROOT / "benchmarks" / "against_release.py"
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if path != OLDER)
 
 
-def imported(path: Path) -> set[tuple[str, str | None]]:
+@cache
+def read(path: Path) -> tuple[set[tuple[str, str | None]], set[tuple[str, str]]]:
+    """(`imported`, `asked_of_modules`) of a file, which is parsed once for both."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    return imported(nodes), asked_of_modules(nodes)
+
+
+def imported(nodes: list[ast.AST]) -> set[tuple[str, str | None]]:
     """(module, name) of each import of ours."""
     found: set[tuple[str, str | None]] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             found |= {(node.module, alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
@@ -40,9 +47,8 @@ def resolves(module: str, name: str | None) -> bool:
     return name is None or hasattr(found, name) or find_spec(f"{module}.{name}") is not None
 
 
-def asked_of_modules(path: Path) -> set[tuple[str, str]]:
+def asked_of_modules(nodes: list[ast.AST]) -> set[tuple[str, str]]:
     """(module, name) of each ``module.name`` where the module is ours and nothing else in the file has its name."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
     modules: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in OURS:
@@ -68,14 +74,14 @@ def is_module(name: str) -> bool:
 
 def test_what_is_asked_of_our_modules_is_there():
     """A renamed function is found here even in tests, which no type checker reads."""
-    everything = {(path, *one) for path in FILES for one in asked_of_modules(path)}
+    everything = {(path, *one) for path in FILES for one in read(path)[1]}
     assert len(everything) > 500
     broken = sorted(f"{path.relative_to(ROOT)}: {m}.{n}" for path, m, n in everything if not resolves(m, n))
     assert not broken, "\n".join(broken)
 
 
 def test_every_import_of_ours_resolves():
-    everything = {(path, *one) for path in FILES for one in imported(path)}
+    everything = {(path, *one) for path in FILES for one in read(path)[0]}
     assert len(everything) > 1000
     known = {one: resolves(*one) for one in {(module, name) for _, module, name in everything}}
     broken = sorted(f"{path.relative_to(ROOT)}: {m}.{n}" for path, m, n in everything if not known[m, n])

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 
 from rpl_agent.core.model import Domain, Objective, ParametricMDP, Policy, Sense, build
+from rpl_agent.core.model.caching import cached_on
 from rpl_agent.core.model.polynomial import Polynomial
 from tests.reference.solver import chain_value
 
@@ -61,7 +62,14 @@ def objectives(horizon: bool = True) -> list[Objective]:
 
 
 def exact_rows(pmdp: ParametricMDP, theta: list[Fraction]) -> list[dict[int, Fraction]]:
-    """Every row at a rational θ."""
+    """Every row at a rational θ, which is asked for with one policy after another."""
+    known: dict[tuple[Fraction, ...], list] = cached_on(pmdp, "rows at rational points", lambda _: {})
+    if tuple(theta) not in known:
+        known[tuple(theta)] = _rows_at(pmdp, theta)
+    return known[tuple(theta)]
+
+
+def _rows_at(pmdp: ParametricMDP, theta: list[Fraction]) -> list[dict[int, Fraction]]:
     rows = []
     names = dict(zip(pmdp.table.parameters, theta))
     for r in range(pmdp.num_rows):
