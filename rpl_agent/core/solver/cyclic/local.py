@@ -355,7 +355,7 @@ class Local:
         out = values.copy()
         if n == 1:
             diagonal = chain.data.sum()
-            if not diagonal > 0.0 or not abs(chain.rhs[0]) < diagonal * np.finfo(float).max:
+            if not diagonal > 0.0 or not abs(chain.rhs[0]) < min(diagonal, 1.0) * np.finfo(float).max:
                 return None
             out[0] = chain.rhs[0] / diagonal
             return out

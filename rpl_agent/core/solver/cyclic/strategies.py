@@ -121,7 +121,8 @@ def iterate_strategies(local: Local, proper_max: bool, values: np.ndarray, budge
         switched = False
         if nature_proper:
             current = local.means(values, p)
-            better = sign * np.where(np.isinf(current), 0.0, q - current) > tolerance
+            gain = np.subtract(q, current, out=np.zeros_like(q), where=~np.isinf(current))
+            better = sign * gain > tolerance
             switched = bool(better.any())
             p = np.where(better[local.transition_row], greedy_p, p)
         else:
