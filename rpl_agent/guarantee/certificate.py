@@ -133,6 +133,11 @@ class Certificate:
         return all(claim.kept is True for claim in self.limits)
 
     @property
+    def limits_are_possible(self) -> bool:
+        """Whether no limit is certified to be broken by every policy."""
+        return all(claim.possible for claim in self.limits)
+
+    @property
     def gap(self) -> float:
         return self.upper - self.lower
 
@@ -165,7 +170,9 @@ class Certificate:
         far, own = (self.upper, self.lower) if maximising else (self.lower, self.upper)
         verb, than = ("achieves at least", "achieves more") if maximising else ("costs at most", "costs less")
         words = [claim.sentence for claim in self.limits]
-        words.append(f"it {verb} {own:.6g}; no policy that keeps every limit {than} than {far:.6g}")
+        words.append(f"it {verb} {own:.6g}")
+        if self.limits_are_possible and not self.evaluated:  # bounds on a given policy say nothing about others
+            words.append(f"no policy that keeps every limit {than} than {far:.6g}")
         return "; ".join(words)
 
     @property
@@ -223,7 +230,8 @@ class Certificate:
             "this policy's value lies in" if self.evaluated else "the policy is certified; value and optimum lie in"
         )
         if self.limits and not self.evaluated:
-            subject = "the policy's value, and the best within the limits, lie in"
+            within = ", and the best within the limits, lie" if self.limits_are_possible else " lies"
+            subject = f"the policy's value{within} in"
         lines = [
             f"{self.objective.describe()}  on {self.model}",
             f"  with probability ≥ {1 - self.delta:g}: {subject} [{self.lower:.6g}, {self.upper:.6g}]"

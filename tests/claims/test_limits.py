@@ -127,6 +127,7 @@ def test_dead_ends_are_said(grid, certified):
     pmdp, theta = grid
     never = certify(pmdp, certified[0], STEPS, subject_to=["steps until done <= 0.5"])
     assert not never.limits[0].possible and "no policy keeps" in never.sentence and not never.keeps_limits
+    assert "within the limits" not in str(never) and "that keeps every limit" not in str(never)  # there is none
     assert never.limits[0].best > 0.5
     few = uniform_counts(pmdp, Objective.parse(STEPS), theta, 20, 1000, 0)
     early = certify(pmdp, few, STEPS, subject_to=["steps until done <= 1.22"])
@@ -141,6 +142,10 @@ def test_a_given_policy_is_judged(grid):
     fall = true_value(pmdp, Objective.reach("fallen"), Policy.uniform(pmdp), theta)
     assert found.evaluated and found.limits[0].kept is False and "breaks" in found.sentence
     assert found.limits[0].lower <= fall <= found.limits[0].upper
+    said = str(found)
+    assert (
+        "this policy's value lies in" in said and "no policy that keeps every limit" not in said
+    )  # of others: nothing
 
 
 def corridor(**settings):
