@@ -52,7 +52,7 @@ def test_differences_contain_the_exact_ones(objective):
         rng = np.random.default_rng(seed)
         pair = [Policy.deterministic(rng.integers(pmdp.state_ptr[:-1], pmdp.state_ptr[1:])) for _ in range(2)]
         for pieces in (1, 6):
-            found = Comparison(relaxation, region, objective, *pair).bounds(pieces)
+            found = Comparison(relaxation, region, objective, *pair).bounds(pieces, pieces)
             tight += found.upper < np.inf and found.lower > -np.inf
             for theta in box_points(CENTER, Fraction(width), seed, 2):
                 exact = [exact_value(pmdp, objective, theta, policy) for policy in pair]

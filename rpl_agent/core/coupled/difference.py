@@ -56,9 +56,9 @@ class Comparison:
         small = pmdp.num_transitions * r * r <= PRODUCTS
         return self.directions is not None and small and not self.problem.task.decided[pmdp.initial_state]
 
-    def bounds(self, pieces: int) -> ValueDifference:
-        """Bounds over the whole region, from at most this many pieces of it per side."""
-        found = [self._in_frame(frame, pieces) for frame in self._frames()] if self.applies else []
+    def bounds(self, below: int, above: int) -> ValueDifference:
+        """Bounds over the whole region, from at most so many pieces of it for the lower and for the upper one."""
+        found = [self._in_frame(frame, below, above) for frame in self._frames()] if self.applies else []
         if not found:
             return ValueDifference(-np.inf, np.inf)
         best = max(found, key=lambda one: one.lower)
@@ -72,7 +72,7 @@ class Comparison:
             found.append(BoxFrame.around(*self.region.box(), is_reduced=True))
         return found
 
-    def _in_frame(self, frame: Frame | BoxFrame, pieces: int) -> ValueDifference:
+    def _in_frame(self, frame: Frame | BoxFrame, below: int, above: int) -> ValueDifference:
         """Bounds from functions of one frame."""
         first, second = (self._at_start(frame, policy) for policy in (self.one, self.other))
         if first is None or second is None:
@@ -81,10 +81,13 @@ class Comparison:
         ends = [frame.minimum(self.region, 0.0, turn) if slope.any() else 0.0 for turn in (slope, -slope)]
         rounding = 2.0 * self.problem.task.rounding
         found = []
-        for above, below, best in ((self.one, self.other, center - ends[1]), (self.other, self.one, -center - ends[0])):
-            most = self._most(self.region, frame, above, below)
+        for pair, best, pieces in (
+            ((self.one, self.other), center - ends[1], above),
+            ((self.other, self.one), -center - ends[0], below),
+        ):
+            most = self._most(self.region, frame, *pair)
             if pieces > 1 and most - best > SPLIT * abs(center) and isinstance(frame, Frame):
-                most = min(most, self._of_pieces(above, below, pieces, best))
+                most = min(most, self._of_pieces(*pair, pieces, best))
             found.append(float(np.nextafter(most + rounding, np.inf)))
         return ValueDifference(-found[1], found[0], center, -float(ends[0]))
 

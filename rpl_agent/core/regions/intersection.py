@@ -143,7 +143,7 @@ class Intersection(Region):
 
 
 class Boxed(Region):
-    """The part of a region in a box: where the region has linear rows, they and the box are one linear program.
+    """The part of a region in a box: the region's linear rows and the box are one polytope.
 
     lower, upper : (r,) finite
     """
@@ -154,7 +154,7 @@ class Boxed(Region):
         rows = [member for member in members if isinstance(member, Polytope)]
         A = np.vstack([np.zeros((0, region.dimension)), *(member.A for member in rows)])
         b = np.concatenate([np.zeros(0), *(member.b for member in rows)])
-        self._program = LinearProgram(A, b, lower, upper)
+        self._part = Polytope(A, b, lower, upper)
 
     @property
     def dimension(self) -> int:
@@ -162,11 +162,10 @@ class Boxed(Region):
 
     @property
     def is_empty(self) -> bool:
-        return self.region.is_empty or self._program.proves_empty()
+        return self.region.is_empty or self._part.is_empty
 
     def minimize(self, directions: np.ndarray) -> np.ndarray:
-        directions = checked_directions(directions, self.dimension)
-        return np.maximum(self.region.minimize(directions), self._program.minimize(directions))
+        return np.maximum(self.region.minimize(directions), self._part.minimize(directions))
 
     def contains(self, points: np.ndarray) -> np.ndarray:
         return self.region.contains(points) & Box(self.lower, self.upper).contains(points)

@@ -41,7 +41,7 @@ def _all(
     found: Uncertainty,
     baseline: Policy | None,
 ) -> Iterator[tuple[str, Policy]]:
-    yield "robust", certify_uncertainty(pmdp, counts, found, objective, config).policy
+    yield "robust", certify_uncertainty(pmdp, counts, found, objective, config, with_regret=False).policy
     if found.estimate is None:
         return
     theta = np.asarray(found.estimate)

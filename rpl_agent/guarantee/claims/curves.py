@@ -145,6 +145,7 @@ class _CurveSearch:
         self.sense, self.hull = combined.objectives[0].sense, hull_of(pmdp, found)
         turns = np.array([1.0 if o.sense is Sense.MAX else -1.0 for o in combined.objectives])
         self.turns = turns if self.sense is Sense.MAX else -turns  # of gains, in the direction of the total
+        self._points: dict[bytes, CurvePoint] = {}  # many weights have the same policy
 
     def at(self, weights: np.ndarray) -> tuple[CurvePoint, HalfPlane | None]:
         """The policy and the half plane of weights (2,) ≥ 0 of gains; no half plane if the total has no bound."""
@@ -155,18 +156,23 @@ class _CurveSearch:
         most = bound + sign * total.constant + total.rounding
         most += 8.0 * 2.0**-52 * (abs(bound) + abs(total.constant))
         plane = HalfPlane((float(weights[0]), float(weights[1])), float(most)) if np.isfinite(most) else None
-        return self._point(self._policy(total, best)), plane
+        rows = self._rows(total, best)
+        if rows.tobytes() not in self._points:
+            self._points[rows.tobytes()] = self._point(Policy.deterministic(rows))
+        return self._points[rows.tobytes()], plane
 
-    def _policy(self, total: WeightedSum, best: Certificate) -> Policy:
-        """The policy of the total, as one of the model; where it ends the play, the first action."""
+    def _rows(self, total: WeightedSum, best: Certificate) -> np.ndarray:
+        """(S,) the rows of the total's policy in the model; where it ends the play, the first one."""
         rows = best.policy.at(0).rows
         assert rows is not None  # synthesised without limits
         own = total.origin[rows[: self.pmdp.num_states]]
-        return Policy.deterministic(np.where(own >= 0, own, self.pmdp.state_ptr[:-1]))
+        return np.where(own >= 0, own, self.pmdp.state_ptr[:-1])
 
     def _point(self, policy: Policy) -> CurvePoint:
         own = [
-            certify_uncertainty(self.pmdp, self.counts, self.found, objective, self.config, policy=policy)
+            certify_uncertainty(
+                self.pmdp, self.counts, self.found, objective, self.config, policy=policy, with_regret=False
+            )
             for objective in self.combined.objectives
         ]
         lower, upper, estimate = ((getattr(own[0], n), getattr(own[1], n)) for n in ("lower", "upper", "estimate"))

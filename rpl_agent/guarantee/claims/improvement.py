@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,11 @@ FORMAT = "rpl-improvement/2"
 #: Widths, as shares of the range of returns, that the bounds on a log's mean are planned for: the number of episodes
 #: may have been decided by the data, so plans must not use it.
 WIDTHS = (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10)
-#: Pieces of the region to try where the whole falls short.
+#: Pieces of the region to try where the whole falls short, if no more are configured.
 PIECES = 8
-#: If less than this share of the estimate is certified, this many times as many pieces of the region are tried.
-ENOUGH, MORE_PIECES = 0.5, 4
+#: If less than this share of the estimate is certified, this many times as many pieces of the region are tried, unless
+#: to first order the gain falls by more than this multiple of itself: then pieces certify no improvement either.
+ENOUGH, MORE_PIECES, HOPELESS = 0.5, 4, 2.0
 #: How the improvement was bounded.
 COMMON, APART, RETURNS = "a common parameter", "two certificates", "the returns of the log"
 #: What is known of the baseline.
@@ -222,7 +223,6 @@ def improve(
     (True, True)
     """
     config = replace(config or Config(), **{**settings, "bets": False})
-    config = replace(config, pieces=max(config.pieces, PIECES))
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     require_end(pmdp, objective.resolve(pmdp))
     if baseline == "frequencies":
@@ -308,6 +308,11 @@ class _Comparing:
     found: Uncertainty
     baseline: Policy | None
     baseline_value: tuple[float, float] | None = None
+    _common: dict[str, ValueDifference] = field(default_factory=dict)  # by candidate, at a common parameter
+
+    @property
+    def pieces(self) -> int:
+        return max(self.config.pieces, PIECES)
 
     def all_of(self, policies: dict[str, Policy]) -> Iterator[Improvement]:
         if self.baseline is not None:
@@ -320,15 +325,25 @@ class _Comparing:
             yield self._one(name, policy)
 
     def refined(self, best: Improvement) -> Improvement:
-        """The improvement once more, from more pieces of the region, where these may prove much more."""
-        if best.method != COMMON or best.lower > ENOUGH * best.estimate or best.estimate <= 0.0:
+        """The improvement from more pieces of the region, where these may say more."""
+        if best.method != COMMON and self.config.pieces < self.pieces:  # values in pieces as well
+            finer = replace(self, config=replace(self.config, pieces=self.pieces))
+            return max(*finer.all_of({best.chosen: best.policy}), best, key=lambda one: one.lower)
+        first = self._common[best.chosen]
+        short = (
+            best.method == COMMON and first.spread < HOPELESS * first.center and best.lower <= ENOUGH * best.estimate
+        )
+        again = self._gain(best.policy, MORE_PIECES * self.pieces if short else 1, self.pieces)
+        best = replace(best, upper=min(best.upper, again.upper))
+        if not again.lower > best.lower:
             return best
-        self.config = replace(self.config, pieces=MORE_PIECES * self.config.pieces)
-        again = self._one(best.chosen, best.policy)
-        return again if again.lower > best.lower else best
+        more = more_episodes(best.episodes, again.lower, again.spread, again.center)
+        return replace(best, lower=again.lower, more_episodes=more)
 
     def _certified(self, policy: Policy) -> Certificate:
-        return certify_uncertainty(self.pmdp, self.counts, self.found, self.objective, self.config, policy=policy)
+        return certify_uncertainty(
+            self.pmdp, self.counts, self.found, self.objective, self.config, policy=policy, with_regret=False
+        )
 
     def _one(self, name: str, policy: Policy) -> Improvement:
         assert self.baseline_value is not None
@@ -337,13 +352,12 @@ class _Comparing:
         first, last = self.baseline_value
         sign = 1.0 if self.objective.sense is Sense.MAX else -1.0
         apart = (_below(low, last), -_below(-high, -first)) if sign > 0 else (_below(first, high), -_below(-last, -low))
-        common = self._common(policy)
-        together = (common.lower, common.upper) if sign > 0 else (-common.upper, -common.lower)
-        lower, upper = max(apart[0], together[0]), min(apart[1], together[1])
-        method = COMMON if together[0] > apart[0] else APART if self.baseline is not None else RETURNS
+        common = self._common[name] = self._gain(policy, self.pieces)
+        lower, upper = max(apart[0], common.lower), min(apart[1], common.upper)
+        method = COMMON if common.lower > apart[0] else APART if self.baseline is not None else RETURNS
         gain = sign * (own.estimate - self._estimate)
         episodes = self.counts.episodes
-        widths = (common.spread, sign * common.center) if method == COMMON else (math.nan, gain)
+        widths = (common.spread, common.center) if method == COMMON else (math.nan, gain)
         return Improvement(
             objective=self.objective,
             policy=policy,
@@ -367,8 +381,11 @@ class _Comparing:
             fallback=self.found.fallback,
         )
 
-    def _common(self, policy: Policy) -> ValueDifference:
-        """Bounds on V^π − V^β at a common parameter; infinite where the set has no region."""
+    def _gain(self, policy: Policy, pieces: int, above: int = 1) -> ValueDifference:
+        """Bounds on the improvement at a common parameter, the lower one from so many pieces, and the one above.
+
+        Infinite where the set has no region.
+        """
         found = self.found
         one_region = self.config.relaxation == "coupled" and found.region is not None and found.fallback is None
         if self.baseline is None or not one_region:
@@ -376,8 +393,8 @@ class _Comparing:
         if same_policy(policy, self.baseline):
             return ValueDifference(0.0, 0.0, 0.0, 0.0)
         assert found.region is not None
-        comparison = Comparison(found.relaxation, found.region, self.objective, policy, self.baseline)
-        return comparison.bounds(self.config.pieces)
+        pair = (policy, self.baseline) if self.objective.sense is Sense.MAX else (self.baseline, policy)
+        return Comparison(found.relaxation, found.region, self.objective, *pair).bounds(pieces, above)
 
 
 def _below(first: float, second: float) -> float:

@@ -32,6 +32,7 @@ from rpl_agent.core.regions.base import Region
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate, LimitClaim
+from rpl_agent.guarantee.claims.candidates import same_policy
 from rpl_agent.guarantee.claims.combined import CombinedModel
 from rpl_agent.guarantee.claims.occupancy import LimitedOptimum, OccupancyProgram
 from rpl_agent.guarantee.pipeline import (
@@ -50,8 +51,9 @@ TIGHTENED, LOOSENED = 12, 6
 MARGIN = 1e-4
 #: Relative difference below which bounds that cross are equal up to rounding.
 SAME = 1e-9
-#: Factors by which multipliers are tried, one after the other, while bounds improve.
-FACTORS = (1.5, 0.67, 1.15, 0.87)
+#: Factors by which multipliers are tried, one after the other, while a bound gains more than this share of its distance
+#: from the optimum at the estimate. Where limits do not bind yet, multipliers would else creep towards 0.
+FACTORS, GAINED = (1.5, 0.67, 1.15, 0.87), 2e-3
 
 
 @front_door
@@ -182,20 +184,31 @@ class LimitSearch:
         self.pmdp, self.counts, self.found, self.config = pmdp, counts, found, config
         self.goal, self.limits, self.sense = objective.free, objective.limits, objective.sense
         self.reward_error = reward_error
+        self._judged: list[JudgedPolicy] = []
         self.combined = CombinedModel(pmdp, [self.goal, *(limit.objective for limit in self.limits)])
         self.thresholds = np.array([limit.threshold for limit in self.limits])
         self.upward = np.array([limit.upward for limit in self.limits])
 
     # ------------------------------------------------------------------ policies
     def _certified(self, objective: Objective, policy: Policy | None) -> Certificate:
-        error = self.reward_error
         return certify_uncertainty(
-            self.pmdp, self.counts, self.found, objective, self.config, policy=policy, reward_error=error
+            self.pmdp,
+            self.counts,
+            self.found,
+            objective,
+            self.config,
+            policy=policy,
+            reward_error=self.reward_error,
+            with_regret=False,  # it would be about all policies, not about those that keep the limits
         )
 
     def judged(self, policy: Policy) -> JudgedPolicy:
         """Certified bounds on the value of a policy and on all its limits."""
-        return JudgedPolicy(self._certified(self.goal, policy), *self.limits_of(policy))
+        found = next((one for one in self._judged if same_policy(one.value.policy, policy)), None)
+        if found is None:
+            found = JudgedPolicy(self._certified(self.goal, policy), *self.limits_of(policy))
+            self._judged.append(found)
+        return found
 
     def limits_of(self, policy: Policy) -> tuple[tuple[tuple[float, float], ...], np.ndarray]:
         """(certified bounds on each limit of a policy, (K − 1,) by how much they exceed it)."""
@@ -222,8 +235,13 @@ class LimitSearch:
         return OccupancyProgram(self.combined, np.asarray(theta), self.sense, self.upward)
 
     @cached_property
+    def _free(self) -> Certificate:
+        """The certificate without the limits."""
+        return self._certified(self.goal, None)
+
+    @property
     def _elsewhere(self) -> Policy:
-        return self._certified(self.goal, None).policy
+        return self._free.policy
 
     def best(self) -> JudgedPolicy:
         """The policy with the best guarantee among those that keep the limits; else the one that comes closest."""
@@ -288,11 +306,14 @@ class LimitSearch:
         best, found = sign * self._dual(free), self._optimum(free)
         if found is None or not found.multipliers.any():
             return sign * best, free
-        prices, value = self._better(found.multipliers, sign)
+        prices, value = self._better(found.multipliers, sign, sign * float(found.values[0]))
         return (sign * value, prices) if value > best else (sign * best, free)
 
-    def _better(self, prices: np.ndarray, sign: float) -> tuple[np.ndarray, float]:
-        """Multipliers and their bound (larger is better), improved one multiplier after the other."""
+    def _better(self, prices: np.ndarray, sign: float, optimum: float) -> tuple[np.ndarray, float]:
+        """Multipliers and their bound (larger is better), improved one multiplier after the other.
+
+        optimum : at the estimate, which no bound is expected to pass
+        """
         value = sign * self._dual(prices)
         for factor in FACTORS:
             for k in np.flatnonzero(prices):
@@ -300,7 +321,7 @@ class LimitSearch:
                     tried = prices.copy()
                     tried[k] *= factor
                     found = sign * self._dual(tried)
-                    if not found > value + 1e-9 * abs(value):
+                    if not found > value + GAINED * abs(optimum - value):
                         break
                     prices, value = tried, found
         return prices, value
@@ -314,8 +335,7 @@ class LimitSearch:
         sign = 1.0 if self.sense is Sense.MIN else -1.0
         nothing = -sign * math.inf
         if not prices.any():
-            free = self._certified(self.goal, None)
-            return free.lower if sign > 0 else free.upper
+            return self._free.lower if sign > 0 else self._free.upper
         turn = np.where(self.upward, 1.0, -1.0)
         weights = np.concatenate([[1.0], sign * prices * turn])
         try:
@@ -368,4 +388,4 @@ def bounded(
     """Bounds for a model over the region of another one with the same expressions."""
     require_end(pmdp, objective.resolve(pmdp))
     own = replace(found, relaxation=rectangular_set(_region(found), pmdp), timings={})
-    return certify_uncertainty(pmdp, Counts(pmdp), own, objective, config, reward_error=reward_error)
+    return certify_uncertainty(pmdp, Counts(pmdp), own, objective, config, reward_error=reward_error, with_regret=False)
