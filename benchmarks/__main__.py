@@ -25,7 +25,8 @@ import benchmarks
 
 #: options that only some benchmarks take
 OPTIONS = {
-    "fuzz": ("minutes", "problems", "jobs", "first", "polynomial", "proofs", "regrets"), "faults": ("only",),
+    "fuzz": ("minutes", "problems", "jobs", "first", "polynomial", "proofs", "regrets", "claims"),
+    "faults": ("only",),
     "tightness": ("jobs", "only", "first"), "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"),
     "solver": ("only",),
     "paths": ("only",), "cyclic": ("only", "folder"), "no_model": ("only",),
@@ -47,6 +48,7 @@ def main() -> None:
     parser.add_argument("--polynomial", action="store_true", default=None, help="fuzz over polynomial models")
     parser.add_argument("--proofs", action="store_true", default=None, help="fuzz of certificates and their proofs")
     parser.add_argument("--regrets", action="store_true", default=None, help="fuzz of regrets and of what is optimal")
+    parser.add_argument("--claims", action="store_true", default=None, help="fuzz of improvements, limits and curves")
     parser.add_argument("--only", help="one part of a benchmark that has parts, e.g. kills of faults")
     parser.add_argument("--folder", metavar="FOLDER", help="where cyclic finds public models")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")

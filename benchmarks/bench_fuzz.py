@@ -7,6 +7,8 @@ The oracle (`tests/reference/oracle.py`) shares no code with the solver. `--poly
 to 6 parameters, regions of these, and exact values at many points of the regions; no false solutions. `--proofs`:
 certificates of random models with their proofs, and false claims, against `guarantee/checker.py`. `--regrets`: the most
 that any policy gains over one, and what is called optimal, against exact optima at many points of random regions.
+`--claims`: improvements, limits and curves of models whose chances may be 0 and whose plays may never end, against
+exact values of every policy at corners of the domain.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from itertools import count
 from multiprocessing import get_context
 from typing import Any
 
+from tests.reference import claims as claimed
 from tests.reference import polynomials
 from tests.reference import proofs as proved
 from tests.reference import regrets as compared
@@ -31,7 +34,7 @@ Row = dict[str, Any]
 
 def rows(
     smoke: bool = False, full: bool = False, minutes: float | None = None, problems: int | None = None, jobs: int = 1,
-    first: int = 0, polynomial: bool = False, proofs: bool = False, regrets: bool = False,
+    first: int = 0, polynomial: bool = False, proofs: bool = False, regrets: bool = False, claims: bool = False,
 ) -> list[Row]:  # fmt: skip
     """One row per kind of model, one in all, one per failure."""
     limit = 60.0 * (minutes if minutes is not None else 10.0 if full else 1.0)
@@ -39,7 +42,7 @@ def rows(
     most = 4 if smoke else None
     began = time.perf_counter()
     one = proved.round_of if proofs else polynomials.round_of if polynomial else round_of
-    one = compared.round_of if regrets else one
+    one = compared.round_of if regrets else claimed.round_of if claims else one
     if jobs == 1:
         parts = [_rounds(first, 1, limit, most, least, one)]
     else:
