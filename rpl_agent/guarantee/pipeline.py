@@ -295,10 +295,9 @@ def certify_uncertainty(
     reward_error: float = 0.0,
     with_regret: bool = True,
 ) -> Certificate:
-    """The two solves of `certify`, for a given uncertainty.
+    """The two solves of `certify`, for a given uncertainty; without ``with_regret`` the regret is just the gap.
 
     ``reward_error`` bounds the deviation of actual rewards from the model's, see `Objective.with_reward_error`.
-    Without a regret that is better than the gap (``with_regret``) a third of the time is saved.
     """
     warm = warm if warm is not None else Solutions()
     timings = dict(uncertainty.timings)
@@ -313,8 +312,7 @@ def certify_uncertainty(
     lower, upper, chosen, found = low.lower, high.upper, robust.policy if policy is None else policy, None
     if _is_coupled(uncertainty, config) and not is_signed_share and not _is_closed(lower, upper):
         with timed(timings, "coupled"):
-            asked = (uncertainty, objective, config, policy, (lower, upper), chosen)
-            lower, upper, chosen, found = _better_bounds(*asked)
+            lower, upper, chosen, found = _better_bounds(uncertainty, objective, config, policy, (lower, upper), chosen)
     with timed(timings, "rows"):
         own, best = (policy, fixed_policy, chosen), optimistic if policy is None else None
         lower, upper, chosen, visited = _with_bets_on_rows(uncertainty, objective, config, own, (lower, upper), best)

@@ -143,9 +143,7 @@ def test_a_given_policy_is_judged(grid):
     assert found.evaluated and found.limits[0].kept is False and "breaks" in found.sentence
     assert found.limits[0].lower <= fall <= found.limits[0].upper
     said = str(found)
-    assert (
-        "this policy's value lies in" in said and "no policy that keeps every limit" not in said
-    )  # of others: nothing
+    assert "this policy's value lies in" in said and "no policy that keeps every limit" not in said
 
 
 def corridor(**settings):
