@@ -27,7 +27,7 @@ from rpl_agent.core.solver.problem import Problem
 #: Most states, and numbers of all gradients: each evaluation solves a few systems of all states.
 STATES, NUMBERS = 200, 20_000
 #: Width of the smoothing, in units of what the bound adds to the value at the centre without slack.
-SMOOTH = 0.05
+SMOOTH = 0.02
 #: Steps downhill, which end when one of them gains less than this share of the unit.
 STEPS, SETTLED = 150, 1e-6
 #: Rounds of the best smooth policy, and the change, in units of smoothness, at which they end.
