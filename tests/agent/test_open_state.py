@@ -153,6 +153,8 @@ def test_counts_are_read_without_an_environment(learned):
     none = np.zeros(0, np.int64)
     fresh = replace(fresh, rows=none, rewards=none.astype(float), successors=none, counts=none)
     assert open_state.stored_data(fresh).actions == 1
+    alone = replace(fresh, states=[0], upper_rows=np.zeros((1, 2)), starts=np.ones(1, np.int64))
+    assert open_state.stored_data(alone).actions == 2
 
 
 def test_ties_are_proposed_with_a_forecast_where_facts_and_a_policy_are_known(learned, monkeypatch):

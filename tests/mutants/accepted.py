@@ -11,6 +11,7 @@ OPEN = "rpl_agent/guarantee/open_checker.py"
 SOLVED = "rpl_agent/core/solver/check.py"
 RESIDUAL = "rpl_agent/core/native/residual.c"
 PIPELINE = "rpl_agent/guarantee/pipeline.py"
+STORED = "rpl_agent/agent/storage"
 AIMS, MEAN, SLABS = (f"rpl_agent/guarantee/likelihood/bets/{name}.py" for name in ("aim", "mean", "slabs"))
 OWN_AIM = "the checker finds its own payoffs: a slab of others is refused, and any payoffs are valid"
 GENEROUS = "the error of a sum is bounded generously, with this change, too"
@@ -25,6 +26,8 @@ ONE_LIST = "without a horizon there is one list of values"
 SIDES = "it is 1 or −1"
 LIMIT = "far above what proofs need: it protects the reader's time, whatever its last digit is"
 KEPT = "defaults, which a loaded class keeps: the harness cannot change them"
+LINE = "only the line that a warning names"
+FIRST = "where nothing was written yet, a write is due in any case"
 SCRATCH = "an entry of scratch more, which is written before it is read"
 RAISED = "only proposes: `step_residuals` proves what is raised"
 CONVERGES = "the argument of the series stays within 1/3, where its error is bounded"
@@ -259,8 +262,21 @@ NAMES: dict[str, str] = {
     f"{OPEN} Statement._rest: 1 → (0)": "a count of 0 adds nothing",
     f"{OPEN} Statement.upper: down → up": USED,
     f"{OPEN} Statement.lower: up → down": USED,
-    f"{PIPELINE} uncertainty_from: 3 → (2)": "only the line that a warning names",
-    f"{PIPELINE} uncertainty_from: 3 → 4": "only the line that a warning names",
+    f"{PIPELINE} uncertainty_from: 3 → (2)": LINE,
+    f"{PIPELINE} uncertainty_from: 3 → 4": LINE,
+    f"{STORED}/checkpoint.py pack: sum(map(len, members.values())) > _most_bytes(len(packed)) → "
+    "(sum(map(len, members.values())) >= _most_bytes(len(packed)))": LIMIT,
+    f"{STORED}/checkpoint.py _read_members: total > _most_bytes(size) → (total >= _most_bytes(size))": LIMIT,
+    f"{STORED}/checkpoint.py read_latest: 2 → (1)": LINE,
+    f"{STORED}/checkpoint.py read_latest: 2 → 3": LINE,
+    f"{STORED}/open_state.py stored_data: 1 → (0)": LENGTHS,
+    f"{STORED}/pace.py Pace.__init__: 0.0 → (-1.0)": FIRST,
+    f"{STORED}/pace.py Pace.__init__: 0.0 → 1.0": FIRST,
+    f"{STORED}/pace.py Pace.is_due: self._took > CHEAP → (self._took >= CHEAP)": "how often files are written",
+    f"{STORED}/pace.py Pace.is_due: 0.0 → (-1.0)": "no time is negative",
+    f"{STORED}/state.py from_plain: 0 → (-1) (2)": "of a list with one item",
+    f"{STORED}/state.py from_plain: 0 → (-1) (3)": "of a list with one item",
+    f"{STORED}/state.py from_plain: 0 → (-1) (5)": "of a list with one item",
     **{
         f"{RESIDUAL} {place}: {line} → {line.replace(old, new, 1)}": why
         for place, line, old, new, why in (
@@ -325,8 +341,6 @@ NAMES: dict[str, str] = {
     f"{SOLVED} _shape: 1 → 2 (4)": SHORTCUT,
     f"{SOLVED} _shape: values > 0.0 → (values >= 0.0)": "zeros are left out before",
     f"{SOLVED} _shape: most > least → (most >= least)": SHORTCUT,
-    f"{SOLVED} is_converged: 0.0 → (-1.0)": "the width of the bracket is infinite then",
-    f"{SOLVED} is_converged: 0.0 → 1.0": "the width of the bracket is infinite then",
     f"{SOLVED} _Claim.values: self.given.min() >= least → (self.given.min() > least)": SHORTCUT,
     f"{SOLVED} _Claim.issues: found and self.is_region → ((found) or (self.is_region))": "a second try is a proof, too",
     f"{SOLVED} _Claim.issues: found and self.is_region → (not (found and self.is_region))": "proves no more",

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CERTIFY = tuple(f"tests/certify/test_{name}.py" for name in ("certify", "certify_exact", "certify_signed", "verify"))
 STORED = tuple(
     f"tests/agent/test_{name}.py"
-    for name in ("storage_parts", "open_state", "agent_checkpoint", "agent_resume", "faults")
+    for name in ("storage_parts", "open_state", "session_state", "agent_checkpoint", "agent_resume", "faults")
 )
 SOLVED = tuple(f"tests/solver/test_solver_{name}.py" for name in ("check_edges", "check", "rounding", "signed"))
 BETS = tuple(f"tests/likelihood/test_{name}.py" for name in ("mean", "aims", "bets", "bets_coverage"))

@@ -145,10 +145,8 @@ def test_loaded_code_is_changed_wherever_it_was_imported(old, new, seen, tmp_pat
 def test_compiled_code_is_changed_for_all_who_call_it():
     path = "rpl_agent/core/native/residual.c"
     sizes = next(m for m in mutants_of(path) if m.place == "wrong_sign" and m.new.strip().startswith("size -="))
-    callers = [thing for thing in vars(core).values() if isinstance(thing, types.FunctionType)]
-    functions = [
-        (caller.__globals__, caller.__globals__["function"]) for caller in callers if "function" in caller.__globals__
-    ]
+    spaces = [getattr(thing, "__globals__", {}) for thing in vars(core).values()]
+    functions = [(space, space["function"]) for space in spaces if "function" in space]
     library, call = core._compiled, core.wrong_sign
     given = 1, np.ones(1, bool), 1, 1.0, np.array([0.5]), np.array([1.0])  # 0.5 + y may be negative
     assert call(*given) == 0
