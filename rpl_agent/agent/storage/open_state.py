@@ -25,7 +25,7 @@ from rpl_agent.core.schema import UNREADABLE, Positive, Share, Whole, jsonable, 
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import OpenData
 from rpl_agent.guarantee.open_world.ties import ProposedTie, propose_ties
-from rpl_agent.guarantee.open_world.witness import OpenEpisode, OpenPolicy, PlayedPolicy
+from rpl_agent.guarantee.open_world.witness import OpenPolicy, PlayedPolicy, Plays
 from rpl_agent.guarantee.pipeline import Config
 
 KIND = "open"
@@ -142,17 +142,16 @@ def _stored_best(best: BestPolicy, witness: PlayedPolicy | None) -> StoredBest:
 
 
 def _stored_witness(witness: PlayedPolicy) -> StoredPlays:
-    episodes = [episode for episode in witness.episodes]
-    cut = [e.cut_in if e.over else e.last for e in episodes]
+    plays = witness.given_up()
     return StoredPlays(
         actions=witness.policy.actions,
         unseen=witness.policy.unseen,
         number=witness.number,
         before=witness.before,
-        earned=np.array([e.earned for e in episodes]),
-        size=np.array([e.size for e in episodes]),
-        steps=np.array([e.steps for e in episodes], dtype=np.int64),
-        cut_in=np.array([-1 if s is None else s for s in cut], dtype=np.int64),
+        earned=plays.earned,
+        size=plays.size,
+        steps=plays.steps,
+        cut_in=plays.cut_in,
     )
 
 
@@ -266,11 +265,6 @@ def _restore(session: OpenSession, stored: OpenState) -> None:
 
 
 def _witness(stored: StoredPlays, session: OpenSession) -> PlayedPolicy:
-    episodes = [
-        OpenEpisode(earned=earned, size=size, steps=steps, cut_in=None if cut < 0 else cut, over=True)
-        for earned, size, steps, cut in zip(
-            *(getattr(stored, name).tolist() for name in ("earned", "size", "steps", "cut_in"))
-        )
-    ]
+    plays = Plays(*(getattr(stored, name).tolist() for name in ("earned", "size", "steps", "cut_in")))
     policy = OpenPolicy(stored.actions, stored.unseen)
-    return PlayedPolicy(policy, stored.number, session.ledger.take_policy(stored.number), stored.before, episodes)
+    return PlayedPolicy(policy, stored.number, session.ledger.take_policy(stored.number), stored.before, plays)

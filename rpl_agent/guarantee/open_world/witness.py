@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from array import array
+from collections import deque
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +45,7 @@ class OpenPolicy:
         return found
 
 
-@dataclass(slots=True)  # there may be a million of them
+@dataclass(slots=True)
 class OpenEpisode:
     """One episode of a policy, by which the policy is judged."""
 
@@ -63,6 +66,47 @@ class OpenEpisode:
         self.over, self.cut_in = True, self.last if cut else None
 
 
+class Plays:
+    """Episodes that are over, in the order of their starts; in arrays, because there may be millions.
+
+    earned, size, steps : (n,) as in `OpenEpisode`.
+    cut_in : (n,) int64, −1: it was not cut.
+    """
+
+    def __init__(self, earned: Any = (), size: Any = (), steps: Any = (), cut_in: Any = ()) -> None:
+        self._earned, self._size = array("d", earned), array("d", size)
+        self._steps, self._cut_in = array("q", steps), array("q", cut_in)
+
+    def add(self, episode: OpenEpisode) -> None:
+        self._earned.append(episode.earned)
+        self._size.append(episode.size)
+        self._steps.append(episode.steps)
+        self._cut_in.append(-1 if episode.cut_in is None else episode.cut_in)
+
+    def __len__(self) -> int:
+        return len(self._earned)
+
+    @property
+    def earned(self) -> np.ndarray:
+        return np.array(self._earned)
+
+    @property
+    def size(self) -> np.ndarray:
+        return np.array(self._size)
+
+    @property
+    def steps(self) -> np.ndarray:
+        return np.array(self._steps)
+
+    @property
+    def cut_in(self) -> np.ndarray:
+        return np.array(self._cut_in)
+
+    def numbers(self) -> np.ndarray:
+        """What was earned, less the rounding of powers of the discount and of the sum."""
+        return self.earned - 4.0 * UNIT_ROUNDOFF * (self.steps + 4) * self.size
+
+
 @dataclass(eq=False)
 class PlayedPolicy:
     """A fixed policy with its share of δ and its episodes in the order of their starts.
@@ -74,35 +118,41 @@ class PlayedPolicy:
     number: int  # its number among the policies fixed so far, from 1
     share: float
     before: np.ndarray
-    episodes: list[OpenEpisode] = field(default_factory=list)
+    _plays: Plays = field(default_factory=Plays)
+    _begun: deque[OpenEpisode] = field(default_factory=deque)  # after those of _plays
 
     def begin(self) -> OpenEpisode:
         """A new episode, which counts from now on."""
-        self.episodes.append(OpenEpisode())
-        return self.episodes[-1]
+        self.complete()
+        self._begun.append(OpenEpisode())
+        return self._begun[-1]
 
-    def complete(self) -> list[OpenEpisode]:
+    def complete(self) -> Plays:
         """The episodes before the first that is still running."""
-        running = next((k for k, episode in enumerate(self.episodes) if not episode.over), len(self.episodes))
-        return self.episodes[:running]
+        while self._begun and self._begun[0].over:
+            self._plays.add(self._begun.popleft())
+        return self._plays
 
-    def numbers(self) -> np.ndarray:
-        """What the complete episodes earned, rounded down."""
-        return np.array([_rounded_down(episode) for episode in self.complete()])
+    def given_up(self) -> Plays:
+        """All episodes, as if those that are running had been cut now."""
+        found = self.complete()
+        found = Plays(found.earned, found.size, found.steps, found.cut_in)
+        for episode in self._begun:
+            found.add(episode if episode.over else replace(episode, cut_in=episode.last))
+        return found
 
     def lower(self, assumptions: Assumptions, data: OpenData) -> float:
         """A lower bound on the policy's return, at all times except with probability ``share``."""
-        episodes = self.complete()
+        plays = self.complete()
         low, high = assumptions.overall
-        if not episodes:
+        if not plays:
             return low
-        numbers = self.numbers()
-        cut = np.array([-1 if episode.cut_in is None else episode.cut_in for episode in episodes])
+        numbers, cut = plays.numbers(), plays.cut_in
         if (cut >= 0).any():
             rest = lower_values(
                 assumptions, data, self.policy.table(len(data.states)), self.before, OPEN_REST * self.share
             )
-            steps = np.array([episode.steps for episode in episodes])[cut >= 0]
+            steps = plays.steps[cut >= 0]
             layer = 0 if assumptions.horizon is None else assumptions.horizon - 1 - steps
             after = assumptions.discount**steps * rest[layer, cut[cut >= 0]]
             numbers[cut >= 0] += after - 8.0 * UNIT_ROUNDOFF * (np.abs(numbers[cut >= 0]) + np.abs(after))
@@ -112,10 +162,5 @@ class PlayedPolicy:
     @property
     def mean(self) -> float:
         """What the complete episodes earned on average: an estimate."""
-        episodes = self.complete()
-        return sum(episode.earned for episode in episodes) / len(episodes) if episodes else math.nan
-
-
-def _rounded_down(episode: OpenEpisode) -> float:
-    """What an episode earned, less the rounding of powers of the discount and of the sum."""
-    return episode.earned - 4.0 * UNIT_ROUNDOFF * (episode.steps + 4) * episode.size
+        plays = self.complete()
+        return float(plays.earned.mean()) if plays else math.nan

@@ -185,15 +185,13 @@ class OpenAttempt:
     # ------------------------------------------------------------------ the policy returns at least
     def _lower(self) -> dict[str, Any] | None:
         played, data, assumed = self.played, self.data, self.assumptions
-        episodes = [] if played is None else played.complete()
-        if played is None or not episodes:
+        if played is None or not played.complete():
             return None
         share = math.exp(-self.margin) * played.share
         table = played.policy.table(len(data.states))
-        worth, plays = played.numbers(), Counter[tuple[float, int, int]]()
-        for earned, episode in zip(worth.tolist(), episodes):
-            cut = END if episode.cut_in is None else episode.cut_in
-            plays[earned, episode.steps if cut != END else 0, cut] += 1
+        episodes = played.complete()
+        steps = np.where(episodes.cut_in == END, 0, episodes.steps)
+        plays = Counter(zip(episodes.numbers().tolist(), steps.tolist(), episodes.cut_in.tolist()))
         rest, since, after = None, [], None
         if any(cut != END for _, _, cut in plays):
             counts = np.array(data.counts, dtype=np.int64)
