@@ -25,7 +25,7 @@ from rpl_agent.core.schema import UNREADABLE, Positive, Share, Whole, jsonable, 
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import OpenData
 from rpl_agent.guarantee.open_world.ties import ProposedTie, propose_ties
-from rpl_agent.guarantee.open_world.witness import OpenPolicy, PlayedPolicy, Plays
+from rpl_agent.guarantee.open_world.witness import FinishedPlays, OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.pipeline import Config
 
 KIND = "open"
@@ -265,6 +265,6 @@ def _restore(session: OpenSession, stored: OpenState) -> None:
 
 
 def _witness(stored: StoredPlays, session: OpenSession) -> PlayedPolicy:
-    plays = Plays(*(getattr(stored, name).tolist() for name in ("earned", "size", "steps", "cut_in")))
+    plays = FinishedPlays(*(getattr(stored, name).tolist() for name in ("earned", "size", "steps", "cut_in")))
     policy = OpenPolicy(stored.actions, stored.unseen)
     return PlayedPolicy(policy, stored.number, session.ledger.take_policy(stored.number), stored.before, plays)

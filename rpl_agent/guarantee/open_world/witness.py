@@ -66,7 +66,7 @@ class OpenEpisode:
         self.over, self.cut_in = True, self.last if cut else None
 
 
-class Plays:
+class FinishedPlays:
     """Episodes that are over, in the order of their starts; in arrays, because there may be millions.
 
     earned, size, steps : (n,) as in `OpenEpisode`.
@@ -118,7 +118,7 @@ class PlayedPolicy:
     number: int  # its number among the policies fixed so far, from 1
     share: float
     before: np.ndarray
-    _plays: Plays = field(default_factory=Plays)
+    _plays: FinishedPlays = field(default_factory=FinishedPlays)
     _begun: deque[OpenEpisode] = field(default_factory=deque)  # after those of _plays
 
     def begin(self) -> OpenEpisode:
@@ -127,16 +127,16 @@ class PlayedPolicy:
         self._begun.append(OpenEpisode())
         return self._begun[-1]
 
-    def complete(self) -> Plays:
+    def complete(self) -> FinishedPlays:
         """The episodes before the first that is still running."""
         while self._begun and self._begun[0].over:
             self._plays.add(self._begun.popleft())
         return self._plays
 
-    def given_up(self) -> Plays:
+    def given_up(self) -> FinishedPlays:
         """All episodes, as if those that are running had been cut now."""
         found = self.complete()
-        found = Plays(found.earned, found.size, found.steps, found.cut_in)
+        found = FinishedPlays(found.earned, found.size, found.steps, found.cut_in)
         for episode in self._begun:
             found.add(episode if episode.over else replace(episode, cut_in=episode.last))
         return found
