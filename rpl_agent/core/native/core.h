@@ -539,7 +539,7 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
                     int64_t *changed /*[rows.states]*/, int64_t *tested /*[rows.rows]*/,
                     int64_t *clock /*[1]*/, double *x SCRATCH /*[rows.row_ptr[rows.rows]]*/);
 
-/* ---------------------------------------------------------------------- known.c, decided.c, approach.c: a known nature */
+/* ---------------------------------------------------------------------- known.c, decided.c, part.c, approach.c: a known nature */
 
 /* Probabilities to `reach` a target, costs that are infinite if it is missed (`must_reach`), or sums of rewards >= 0. */
 typedef struct question {
@@ -552,13 +552,15 @@ typedef struct question {
 } question;
 
 /* Bounds low, high (S), which have the values of states that are `done` (S) on entry, and the agent's rows (S), any on
- * entry, of a game whose set is a POINT and whose gamma is 1. Returns the number of sweeps, or -1 where sweeps are not
+ * entry, of a game whose set is a POINT and whose gamma is 1. Chains of its rows have at most `capacity` transitions. Returns the number of sweeps, or -1 where sweeps are not
  * the way to solve it: then nothing that was written means anything. */
-int64_t solve_known(const game *play, const graph *g, const question *asked, bool *done /*[g.count]*/,
-                    double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,
+int64_t solve_known(const game *play, const graph *g, const question *asked, int64_t capacity,
+                    bool *done /*[g.count]*/, double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,
                     const scratch *space,
-                    double *numbers SCRATCH /*[13 * g.count + 2 * g.row_ptr[g.state_ptr[g.count]]]*/,
-                    int32_t *indices SCRATCH /*[g.row_ptr[g.state_ptr[g.count]] + 3 * g.count + 1]*/,
+                    double *numbers SCRATCH /*[13 * g.count + 2 * g.state_ptr[g.count]
+                                               + 2 * g.row_ptr[g.state_ptr[g.count]] + capacity]*/,
+                    int32_t *indices SCRATCH /*[5 * g.count + 3 + g.state_ptr[g.count]
+                                                + g.row_ptr[g.state_ptr[g.count]] + capacity]*/,
                     int64_t *integers SCRATCH /*[11 * g.count]*/, bool *sets SCRATCH /*[4 * g.count]*/,
                     int8_t *usable SCRATCH /*[g.state_ptr[g.count]]*/);
 
@@ -568,8 +570,10 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, boo
 int64_t worst_totals(const graph *g, double gamma, const double *p /*[g.row_ptr[g.state_ptr[g.count]]]*/,
                      const double *reward /*[g.state_ptr[g.count]]*/, double tolerance, int64_t budget,
                      double most, int64_t capacity, bool *done /*[g.count]*/, double *values /*[g.count]*/,
-                     double *numbers SCRATCH /*[10 * g.count + capacity]*/,
-                     int32_t *indices SCRATCH /*[capacity + 3 * g.count + 1]*/,
+                     double *numbers SCRATCH /*[10 * g.count + 2 * g.state_ptr[g.count]
+                                                + g.row_ptr[g.state_ptr[g.count]] + capacity]*/,
+                     int32_t *indices SCRATCH /*[5 * g.count + 3 + g.state_ptr[g.count]
+                                                 + g.row_ptr[g.state_ptr[g.count]] + capacity]*/,
                      int64_t *integers SCRATCH /*[10 * g.count]*/);
 
 /* ---------------------------------------------------------------------- guess.c: a known nature, without bounds */

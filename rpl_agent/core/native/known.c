@@ -12,14 +12,12 @@
 #include "known.h"
 
 /* How often the width is adjusted; at most by how much where mended bounds are too wide, and by how much where bounds fail:
- * either may be due to a strategy that pays for larger margins only. Wide ones that fail are FINE the next time: digits
- * take fewer sweeps than mending does. */
+ * either may be due to a strategy that pays for larger margins only. Above CHEAP, digits take fewer sweeps than mending. */
 #define ROUNDS 12
 #define MOST_EXCESS 8.0
 #define NARROWER 0.25
-#define FINE 1e-6
-/* One in so many sweeps may be used to try wide ones. */
-#define TRIED 2
+#define MUCH_NARROWER 0.03125
+#define CHEAP 1e-4
 /* Parts of at most so many states take no time: their bounds are brought at least this close. */
 #define FEW_STATES 100
 #define CLOSE 1e-11
@@ -80,8 +78,10 @@ static bool mended_bound(known *k, bool upward, double margin, int64_t *rows)
         return false;
     memcpy(rows, k->chosen, k->n * sizeof *rows);
     k->value = upward ? k->high : k->low;
+    load_part(k); /* exits have other values, too */
     bool good = approach(k, 0.25 * margin, upward ? margin : -margin);
     k->value = values;
+    load_part(k);
     memcpy(k->chosen, rows, k->n * sizeof *rows);
     k->change = change;
     return good && verified(k, upward);
@@ -162,7 +162,6 @@ static double excess_of(const known *k, double width, double apart)
 static bool solve_part(known *k, double width, const double *guess, int64_t *kept)
 {
     const double apart = exits_apart(k);
-    const int64_t before = k->sweeps;
     double tolerance = 0.02 * width;
     bool mend = false;
     if (!(apart < INFINITY))
@@ -173,17 +172,11 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
     }
     if (!k->reach)
         start_costs(k, guess);
+    load_part(k);
     k->slow = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        if (!approach(k, tolerance, 0.0))
+        if (!approach(k, tolerance, 0.0) || !count_steps(k))
             return false;
-        if (!count_steps(k, width > FINE ? (k->sweeps - before) / TRIED : INT64_MAX)) {
-            if (width <= FINE)
-                return false;
-            width = FINE;
-            tolerance = 0.02 * width;
-            continue;
-        }
         double margin = widest(k, width), size = 0.0;
         for (int64_t i = 0; i < k->n; i++)
             size = larger(size, fabs(k->value[k->order[i]]));
@@ -199,11 +192,8 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
             }
             if (!found && mend)
                 return false;
-            mend |= !found && width <= FINE;
-            if (found)
-                width /= smaller(excess, MOST_EXCESS);
-            else
-                width = width > FINE ? FINE : NARROWER * width;
+            mend |= !found && width <= CHEAP;
+            width = found ? width / smaller(excess, MOST_EXCESS) : width * (width > CHEAP ? MUCH_NARROWER : NARROWER);
             margin = widest(k, width);
         }
         tolerance = smaller(0.125 * margin, 0.25 * tolerance);
@@ -273,11 +263,11 @@ static bool solve_parts(known *k, const bool *done, double precision, const doub
     return true;
 }
 
-int64_t solve_known(const game *play, const graph *g, const question *asked, bool *done, double *low, double *high,
-                    int64_t *rows, const scratch *space, double *numbers, int32_t *indices, int64_t *integers,
-                    bool *sets, int8_t *usable)
+int64_t solve_known(const game *play, const graph *g, const question *asked, int64_t capacity, bool *done, double *low,
+                    double *high, int64_t *rows, const scratch *space, double *numbers, int32_t *indices,
+                    int64_t *integers, bool *sets, int8_t *usable)
 {
-    const int64_t states = g->count, transitions = g->row_ptr[g->state_ptr[states]];
+    const int64_t states = g->count, all = g->state_ptr[states], transitions = g->row_ptr[all];
     double *p = numbers + 12 * states;
     queue q = {0, 0, integers, sets + 3 * states};
     known k = {
@@ -298,17 +288,24 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, boo
         .rhs = numbers + 4 * states,
         .krylov = numbers + 5 * states,
         .shift = p + transitions,
-        .data = p + transitions + states,
+        .weight = p + transitions + states,
+        .base = p + 2 * transitions + states,
+        .scale = p + 2 * transitions + states + all,
+        .data = p + 2 * transitions + states + 2 * all,
         .indptr = indices,
         .root = indices + states + 1,
         .kept = indices + 2 * states + 1,
-        .indices = indices + 3 * states + 1,
+        .pick = indices + 3 * states + 1,
+        .first = indices + 4 * states + 1,
+        .entry = indices + 5 * states + 2,
+        .target_of = indices + 5 * states + 3 + all,
+        .indices = indices + 5 * states + 3 + all + transitions,
         .place = integers + states,
         .order = integers + 2 * states,
         .chosen = integers + 3 * states,
         .budget = asked->budget,
     };
-    for (int64_t row = 0; row < g->state_ptr[states]; row++)
+    for (int64_t row = 0; row < all; row++)
         for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++)
             p[t] = g->row_ptr[row + 1] - g->row_ptr[row] == 1 ? 1.0 : play->set->lower[play->rows->expression[t]];
     if (!decide(&k, done, sets, usable, &q))

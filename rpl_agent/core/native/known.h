@@ -4,6 +4,9 @@
 
 #include "sweeps.h"
 
+/* In place of a row where the play stops. */
+#define NO_ROW -1
+
 /* One problem, with arrays of all states (S) and of the part that is being solved, by its places in `order` (n). */
 typedef struct known {
     const game *play;
@@ -16,6 +19,11 @@ typedef struct known {
     int64_t *place, *rows;              /* (S), -1 outside of the part */
     int64_t n, *order, *chosen;
     double *x, *steps, *rhs, *krylov;
+    /* rows first[i]..first[i + 1] of each place: base + offset scale + sum of weight x[target_of] is a row's value, without
+     * its own loop, where a step pays `offset` more; the best one is picked */
+    int32_t *first, *entry, *target_of, *pick;
+    double *weight, *base, *scale;
+    /* the chain of picked rows: x = rhs + data x[indices] */
     int32_t *indptr, *indices;
     double *data;
     int64_t left; /* places that sweeps look at: see skip_ways */
@@ -32,11 +40,21 @@ bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q);
 /* Orders the component states[0..n] by the number of steps to those ends that are worth something. */
 void order_part(known *k, int64_t n, const int64_t *states, const int64_t *component);
 
+/* Reads the rows of the part, with the values of its exits. */
+void load_part(known *k);
+
+/* The chain of picked rows, with `offset` per step beside rewards, or with `offset` alone. Places that lead to one other
+ * place only are left out of sweeps. */
+void assemble_part(known *k, double offset, bool pays);
+
+/* Values x (n) of the places that sweeps left out. */
+void fill_ways(const known *k, double *x);
+
 /* Sweeps until values change by at most `tolerance`; false if that takes too many. */
 bool approach(known *k, double tolerance, double offset);
 
 /* N with N >= 1/2 + P N, about the expected number of steps by the chosen rows, from the last one on; false if that takes
- * too many sweeps, or `most`. */
-bool count_steps(known *k, int64_t most);
+ * too many sweeps. */
+bool count_steps(known *k);
 
 #endif

@@ -1,0 +1,180 @@
+/* A part of a game against a known nature, as sweeps read it: its rows by places, and the chain of chosen ones. */
+#include "known.h"
+
+/* ---------------------------------------------------------------------- rows */
+
+void order_part(known *k, int64_t n, const int64_t *states, const int64_t *component)
+{
+    const graph *g = k->g;
+    int64_t found = 0;
+    k->n = n;
+    for (int turn = 0; turn < 2; turn++) { /* where no end is worth anything, by all of them */
+        for (int64_t i = 0; i < n && found == 0; i++)
+            k->place[states[i]] = -1;
+        for (int64_t i = 0; i < n && (turn == 0 || found < n); i++) {
+            int64_t s = states[i];
+            for (int64_t t = g->row_ptr[g->state_ptr[s]]; t < g->row_ptr[g->state_ptr[s + 1]] && k->place[s] < 0; t++) {
+                int32_t j = g->successor[t];
+                if (component[j] != component[s] && k->p[t] > 0.0 && (turn || !k->reach || k->low[j] != 0.0)) {
+                    k->place[s] = found;
+                    k->order[found++] = s;
+                }
+            }
+        }
+        for (int64_t head = 0; head < found; head++)
+            for (int64_t e = g->first[k->order[head]]; e < g->first[k->order[head] + 1]; e++) {
+                int32_t s = g->sources[e];
+                if (component[s] == component[states[0]] && k->place[s] < 0) {
+                    k->place[s] = found;
+                    k->order[found++] = s;
+                }
+            }
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (k->place[states[i]] < 0) {
+            k->place[states[i]] = found;
+            k->order[found++] = states[i];
+        }
+}
+
+/* Adds a row, played with a weight, to the entries from *used on, to what leaves its state and to what it pays. */
+static void add_row(known *k, int64_t s, int64_t row, double w, int32_t *used, double *leaving, double *total)
+{
+    *total += w * k->play->reward[row];
+    for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++) {
+        const int32_t j = k->g->successor[t];
+        const double mass = k->play->gamma * w * k->p[t];
+        if (j == s || !(mass > 0.0))
+            continue;
+        *leaving += mass;
+        if (k->place[j] >= 0) {
+            k->target_of[*used] = (int32_t)k->place[j];
+            k->weight[(*used)++] = mass;
+        } else
+            *total += mass * k->value[j];
+    }
+}
+
+/* Scales a row whose entries end at `used` by what leaves its state. */
+static void scale_row(known *k, int32_t row, int32_t used, double leaving, double total)
+{
+    k->entry[row + 1] = used;
+    if (!(leaving > 0.0)) { /* it only loops: paid again and again, or never of use */
+        k->scale[row] = 0.0;
+        k->base[row] = k->play->agent == MIN_AGENT || (k->stops && total > 0.0) ? INFINITY : -INFINITY;
+        return;
+    }
+    k->scale[row] = 1.0 / leaving;
+    k->base[row] = total / leaving;
+    for (int32_t e = k->entry[row]; e < used; e++)
+        k->weight[e] /= leaving;
+}
+
+void load_part(known *k)
+{
+    const bool mixes = k->play->agent == FIXED_AGENT;
+    int32_t rows = 0, used = 0;
+    k->entry[0] = 0;
+    for (int64_t i = 0; i < k->n; i++) {
+        const int64_t s = k->order[i], last = k->g->state_ptr[s + 1];
+        double leaving = 1.0 - k->play->gamma, total = 0.0;
+        k->first[i] = rows;
+        for (int64_t row = k->g->state_ptr[s]; row < last; row++) {
+            if (!mixes || k->play->weights[row] != 0.0)
+                add_row(k, s, row, mixes ? k->play->weights[row] : 1.0, &used, &leaving, &total);
+            if (mixes && row + 1 < last)
+                continue;
+            scale_row(k, rows++, used, leaving, total);
+            leaving = 1.0 - k->play->gamma;
+            total = 0.0;
+        }
+    }
+    k->first[k->n] = rows;
+}
+
+/* ---------------------------------------------------------------------- the chain of picked rows */
+
+/* The place that a place of the chain always leads to; -1 if there is no such place. */
+INLINE int32_t next_of(const known *k, int64_t i)
+{
+    const int32_t at = k->indptr[i];
+    return k->indptr[i + 1] == at + 1 && k->data[at] == 1.0 ? k->indices[at] : -1;
+}
+
+/* For every place the first one from there on that may lead to several (`root`), and what is paid on the way (`shift`).
+ * Ways that come back to themselves stay as they are. */
+static void find_roots(known *k)
+{
+    enum { UNKNOWN = -1, ON_THE_WAY = -2 };
+    for (int64_t i = 0; i < k->n; i++) {
+        k->root[i] = next_of(k, i) < 0 ? (int32_t)i : UNKNOWN;
+        k->shift[i] = 0.0;
+    }
+    for (int64_t i = 0; i < k->n; i++) {
+        int32_t end = (int32_t)i, next;
+        double paid = 0.0;
+        for (; k->root[end] == UNKNOWN; end = next_of(k, end)) {
+            k->root[end] = ON_THE_WAY;
+            paid += k->rhs[end];
+        }
+        const int32_t root = k->root[end];
+        for (int32_t j = (int32_t)i; k->root[j] == ON_THE_WAY; j = next) {
+            next = next_of(k, j);
+            k->root[j] = root >= 0 ? root : j;
+            k->shift[j] = root >= 0 ? paid + k->shift[end] : 0.0;
+            paid -= k->rhs[j];
+        }
+    }
+}
+
+/* Lets the rows of roots lead to roots, and lists these in `kept`: sweeps leave out the places in between. */
+static void skip_ways(known *k)
+{
+    find_roots(k);
+    k->left = 0;
+    for (int64_t i = 0; i < k->n; i++) {
+        double leaving = 1.0;
+        if (k->root[i] != i)
+            continue;
+        k->kept[k->left++] = (int32_t)i;
+        for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++) {
+            const int32_t j = k->indices[e];
+            if (k->root[j] == j)
+                continue;
+            k->rhs[i] += k->data[e] * k->shift[j];
+            k->indices[e] = k->root[j];
+            if (k->root[j] == i && k->data[e] < leaving) { /* a way back, tried again until it is left */
+                leaving -= k->data[e];
+                k->data[e] = 0.0;
+            }
+        }
+        if (leaving == 1.0)
+            continue;
+        k->rhs[i] /= leaving;
+        for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
+            k->data[e] /= leaving;
+    }
+}
+
+void fill_ways(const known *k, double *x)
+{
+    for (int64_t i = 0; i < k->n; i++)
+        if (k->root[i] != i)
+            x[i] = k->shift[i] + x[k->root[i]];
+}
+
+void assemble_part(known *k, double offset, bool pays)
+{
+    int32_t used = 0;
+    k->indptr[0] = 0;
+    for (int64_t i = 0; i < k->n; i++) {
+        const int32_t row = k->pick[i];
+        k->rhs[i] = row == NO_ROW ? 0.0 : offset * k->scale[row] + (pays ? k->base[row] : 0.0);
+        for (int32_t e = row == NO_ROW ? 0 : k->entry[row]; row != NO_ROW && e < k->entry[row + 1]; e++) {
+            k->indices[used] = k->target_of[e];
+            k->data[used++] = k->weight[e];
+        }
+        k->indptr[i + 1] = used;
+    }
+    skip_ways(k);
+}
