@@ -188,7 +188,10 @@ def _parquet_file(path: Path) -> Any:
     except ImportError:
         raise DataError(f"{path.name}: reading Parquet needs the package pyarrow: pip install pyarrow") from None
     try:
-        return parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path)
+        texts = [field.name for field in file.schema_arrow if str(field.type) in ("string", "large_string")]
+        # as codes, which the file mostly has already; nested columns have other names
+        return parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) if texts else file
     except ArrowInvalid as error:
         raise DataError(f"{path.name}: {error}") from None
 
@@ -203,16 +206,16 @@ def _parquet(path: Path) -> Iterator[LogRows]:
         first += batch.num_rows
 
 
+#: texts as codes
+CODED = tuple(f"dictionary<values={kind}, indices=int32, ordered=0>" for kind in ("string", "large_string"))
+
+
 def _parquet_column(column: Any) -> Sequence[Any]:
     kind = str(column.type)
     if column.null_count == 0 and kind.startswith(("int", "uint")):
         return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-    if column.null_count == 0 and kind in (
-        "string",
-        "large_string",
-        "dictionary<values=string, indices=int32, ordered=0>",
-    ):
-        coded = column if kind.startswith("dictionary") else column.dictionary_encode()
+    if column.null_count == 0 and kind in ("string", "large_string", *CODED):
+        coded = column if kind in CODED else column.dictionary_encode()
         return Coded(coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False))
     return column.to_pylist()  # type: ignore[no-any-return]
 

@@ -258,7 +258,7 @@ class _Decoder:
     def _numbers(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
         """(n,) int64; values that are not integers get a reason and -1."""
         if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
-            return column.astype(np.int64)
+            return column.astype(np.int64, copy=False)
         if len(column) and isinstance(column[0], str):  # int() would truncate decimals
             try:
                 return np.array([int(v) for v in column], dtype=np.int64)
@@ -291,6 +291,8 @@ class _Decoder:
         numbers = [self._numbers(c, n, reasons) for c, n in zip(columns, names, strict=True)]
         shown, states = self._shown
         place = states.find_all(dict(zip(states.names, numbers, strict=True)))
+        if place.min(initial=0) >= 0:
+            return shown[place]
         for k in np.flatnonzero(place < 0).tolist():
             values = ", ".join(f"{n}={int(c[k])}" for n, c in zip(names, numbers, strict=True))
             reasons.setdefault(k, f"the model has no state ({values})")

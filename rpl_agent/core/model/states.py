@@ -189,7 +189,8 @@ class VariableStates:
         """(n,) indices of states given by columns, −1 if there is none."""
         wanted, inside = self._codec.encode_inside(columns, len(next(iter(columns.values()))))
         if self._state_of_key is not None:
-            return np.where(inside, self._state_of_key[wanted], UNKNOWN)
+            found = self._state_of_key[wanted]
+            return found if inside.all() else np.where(inside, found, UNKNOWN)
         keys, order = self._keys
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(inside & (keys[place] == wanted), order[place], UNKNOWN)
@@ -256,7 +257,9 @@ class Codec:
         """`encode` for values known to lie in their ranges."""
         key: np.ndarray = np.zeros(n, dtype=np.int64)
         for variable, (low, high) in self.bounds.items():
-            key = key * (high - low + 1) + (np.asarray(columns[variable], dtype=np.int64) - low)
+            key *= high - low + 1
+            key += np.asarray(columns[variable], dtype=np.int64)
+            key -= low
         return key
 
     def encode_inside(self, columns: Columns, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -264,9 +267,10 @@ class Codec:
         inside = np.ones(n, dtype=bool)
         clipped = {}
         for variable, (low, high) in self.bounds.items():
-            value = np.asarray(columns[variable], dtype=np.int64)
-            inside &= (value >= low) & (value <= high)
-            clipped[variable] = np.clip(value, low, high)
+            clipped[variable] = value = np.asarray(columns[variable], dtype=np.int64)
+            if value.min(initial=low) < low or value.max(initial=high) > high:  # mostly none is outside
+                inside &= (value >= low) & (value <= high)
+                clipped[variable] = np.clip(value, low, high)
         return self.key(clipped, n), inside
 
     def decode(self, key: np.ndarray) -> dict[Any, np.ndarray]:
