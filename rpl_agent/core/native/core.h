@@ -548,19 +548,20 @@ typedef struct question {
     bool must_reach;
     double precision; /* the width at any state, relative to values above 1 */
     int64_t budget;   /* the most sweeps */
+    int64_t capacity; /* the most transitions of a chain of the agent's rows */
     const double *guess OPTIONAL /*[#target]*/; /* (S) a start */
 } question;
 
 /* Bounds low, high (S), which have the values of states that are `done` (S) on entry, and the agent's rows (S), any on
- * entry, of a game whose set is a POINT and whose gamma is 1. Chains of its rows have at most `capacity` transitions. Returns the number of sweeps, or -1 where sweeps are not
+ * entry, of a game whose set is a POINT and whose gamma is 1. Returns the number of sweeps, or -1 where sweeps are not
  * the way to solve it: then nothing that was written means anything. */
-int64_t solve_known(const game *play, const graph *g, const question *asked, int64_t capacity,
-                    bool *done /*[g.count]*/, double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,
+int64_t solve_known(const game *play, const graph *g, const question *asked, bool *done /*[g.count]*/,
+                    double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,
                     const scratch *space,
                     double *numbers SCRATCH /*[13 * g.count + 2 * g.state_ptr[g.count]
-                                               + 2 * g.row_ptr[g.state_ptr[g.count]] + capacity]*/,
+                                               + 2 * g.row_ptr[g.state_ptr[g.count]] + asked.capacity]*/,
                     int32_t *indices SCRATCH /*[5 * g.count + 3 + g.state_ptr[g.count]
-                                                + g.row_ptr[g.state_ptr[g.count]] + capacity]*/,
+                                                + g.row_ptr[g.state_ptr[g.count]] + asked.capacity]*/,
                     int64_t *integers SCRATCH /*[11 * g.count]*/, bool *sets SCRATCH /*[4 * g.count]*/,
                     int8_t *usable SCRATCH /*[g.state_ptr[g.count]]*/);
 

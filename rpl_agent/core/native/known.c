@@ -263,9 +263,9 @@ static bool solve_parts(known *k, const bool *done, double precision, const doub
     return true;
 }
 
-int64_t solve_known(const game *play, const graph *g, const question *asked, int64_t capacity, bool *done, double *low,
-                    double *high, int64_t *rows, const scratch *space, double *numbers, int32_t *indices,
-                    int64_t *integers, bool *sets, int8_t *usable)
+int64_t solve_known(const game *play, const graph *g, const question *asked, bool *done, double *low, double *high,
+                    int64_t *rows, const scratch *space, double *numbers, int32_t *indices, int64_t *integers,
+                    bool *sets, int8_t *usable)
 {
     const int64_t states = g->count, all = g->state_ptr[states], transitions = g->row_ptr[all];
     double *p = numbers + 12 * states;

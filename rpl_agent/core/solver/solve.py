@@ -286,11 +286,11 @@ def _known_bounds(problem: Problem, max_iterations: int, guess: np.ndarray | Non
         must_reach=criterion.must_reach,
         precision=width,
         budget=max_iterations,
+        capacity=pmdp.num_transitions if problem.agent == FIXED_AGENT else longest_chain(pmdp),
         guess=guess,
     )
     graph, made = model_graph(pmdp).both_ways, (None,) * SCRATCH_OF_KNOWN
-    room = pmdp.num_transitions if problem.agent == FIXED_AGENT else longest_chain(pmdp)
-    sweeps = core.solve_known(problem.game, graph, asked, room, done, lower, upper, rows, problem.scratch(), *made)
+    sweeps = core.solve_known(problem.game, graph, asked, done, lower, upper, rows, problem.scratch(), *made)
     return None if sweeps < 0 else _Found(lower, upper, rows, None, sweeps, swept=True)
 
 
