@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CERTIFY = tuple(f"tests/certify/test_{name}.py" for name in ("certify", "certify_exact", "certify_signed", "verify"))
 STORED = tuple(
-    f"tests/agent/test_{name}.py"
-    for name in ("storage_parts", "open_state", "session_state", "agent_checkpoint", "agent_resume", "faults")
+    f"tests/agent/test_{name}.py" for name in ("storage_parts", "open_state", "session_state", "agent_checkpoint")
 )
 SOLVED = tuple(f"tests/solver/test_solver_{name}.py" for name in ("check_edges", "check", "rounding", "signed"))
 BETS = tuple(f"tests/likelihood/test_{name}.py" for name in ("mean", "aims", "bets", "bets_coverage"))
@@ -46,11 +44,7 @@ NEAREST: dict[str, tuple[str, ...]] = {
         "tests/open_world/test_open_checker_words.py",
         "tests/open_world/test_open_checker.py",
     ),
-    "rpl_agent/guarantee/pipeline.py": (
-        "tests/certify/test_pipeline.py",
-        *CERTIFY,
-        "tests/evidence/test_refutation.py",
-    ),
+    "rpl_agent/guarantee/pipeline.py": ("tests/certify/test_pipeline.py",),
     "rpl_agent/core/evidence/ledger.py": ("tests/evidence/test_ledger.py",),
     "rpl_agent/guarantee/likelihood/bets": BETS,
     "rpl_agent/core/solver/check.py": SOLVED,
