@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from benchmarks.improvement_worlds import TRUTH, cliff_grid
-from rpl_agent import curve
+from rpl_agent import Counts, curve
 from rpl_agent.agent.output.plotting.curve import plot_curve
 from rpl_agent.cli import main
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.sampling import uniform_counts
-from rpl_agent.core.model import Objective, Policy
+from rpl_agent.core.model import Objective, Policy, build
 from rpl_agent.guarantee.shown import true_value
 from tests.claims.test_limits import corridor
 
@@ -84,3 +84,29 @@ def test_the_command_draws_a_curve(tmp_path, capsys):
     printed = json.loads(capsys.readouterr().out)
     assert len(printed["half_planes"]) == 3 and picture.is_file()
     assert main(["curve", world, "--episodes", "100", "--objectives", "nonsense", "more"]) == 2
+    capsys.readouterr()
+    pair = ["maximise probability of goal", "minimise probability of hole"]
+    assert main(["curve", "FrozenLake-v1", "--episodes", "9", "--objectives", *pair]) == 2
+    assert "give --data LOG" in capsys.readouterr().err  # it takes no --theta
+
+
+@pytest.mark.parametrize("price", [2.0, 2e6])
+def test_units_do_not_matter(price):
+    """Paying wins more often, whatever a unit of money is: one end of the curve pays, the other does not."""
+
+    def actions(place):
+        if place != "start":
+            return {"stay": {place: "1"}}
+        return {"pay": {"won": "p", "lost": "1 - p"}, "wait": {"won": "q", "lost": "1 - q"}}
+
+    pmdp = build(
+        "start",
+        actions,
+        domain={"p": (0.8, 0.9), "q": (0.1, 0.2)},
+        labels={"won": lambda s: s == "won", "over": lambda s: s != "start"},
+        rewards={"money": lambda _, action: price * (action == "pay")},
+    )
+    found = curve(pmdp, Counts(pmdp), ["maximise probability of won", "minimise money until over"], points=4)
+    assert max(point.lower[0] for point in found.points) == pytest.approx(0.8)
+    assert min(point.upper[1] for point in found.points) == 0.0
+    assert min(plane.most / plane.weights[0] for plane in found.half_planes) < 0.91

@@ -28,7 +28,7 @@ from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertaint
 
 #: the fewest weights: each objective alone, and both
 FEWEST = 3
-#: weight of an objective, relative to the other one, where it should only decide ties
+#: weight of an objective, relative to the other one and to their ranges, where it should only decide ties
 TIE = 1e-3
 
 
@@ -121,16 +121,14 @@ def curve(
     combined = CombinedModel(pmdp, read)
     found = uncertainty_from(pmdp, counts, config, None)
     search = _CurveSearch(pmdp, counts, combined, found, config)
-    ends = [search.at(np.array([1.0, TIE])), search.at(np.array([TIE, 1.0]))]
-    one, other = (np.array(point.estimate) for point, _ in ends)
-    spread = np.abs(one - other)
-    scale = np.where(np.isfinite(spread) & (spread > 0.0), spread, 1.0)
     angles = np.linspace(0.0, np.pi / 2, points)[1:-1]
-    inner = [search.at(np.array([np.cos(a), np.sin(a)]) / scale) for a in angles]
+    shares = [(1.0, TIE), *zip(np.cos(angles), np.sin(angles)), (TIE, 1.0)]
+    scale = search.ranges()
+    all_found = [search.at(np.array(share) / scale) for share in shares]
     seen: dict[tuple[float, ...], CurvePoint] = {}  # policies that differ only where they never are: equal bounds
-    for point, _ in (ends[0], *inner, ends[1]):
+    for point, _ in all_found:
         seen.setdefault((*point.lower, *point.upper), point)
-    planes = [plane for _, plane in (ends[0], *inner, ends[1]) if plane is not None]
+    planes = [plane for _, plane in all_found if plane is not None]
     first, second = read
     return ObjectiveCurve((first, second), tuple(seen.values()), tuple(planes), config.delta, counts.total, pmdp.name)
 
@@ -147,6 +145,19 @@ class _CurveSearch:
         self.turns = turns if self.sense is Sense.MAX else -turns  # of gains, in the direction of the total
         self._points: dict[bytes, CurvePoint] = {}  # many weights have the same policy
 
+    def ranges(self) -> np.ndarray:
+        """(2,) how far apart in each objective the policies are that are best for one alone; units then do not matter.
+
+        1 where that is nothing, or infinite.
+        """
+        alone = [
+            certify_uncertainty(self.pmdp, self.counts, self.found, objective, self.config, with_regret=False).policy
+            for objective in self.combined.objectives
+        ]
+        one, other = (np.array(self._point(_rows_of(policy)).estimate) for policy in alone)
+        apart = np.isfinite(one) & np.isfinite(other) & (one != other)
+        return np.abs(np.subtract(one, other, out=np.ones(2), where=apart))
+
     def at(self, weights: np.ndarray) -> tuple[CurvePoint, HalfPlane | None]:
         """The policy and the half plane of weights (2,) ≥ 0 of gains; no half plane if the total has no bound."""
         total = self.combined.weighted(weights * self.turns, self.sense, self.hull)
@@ -156,24 +167,30 @@ class _CurveSearch:
         most = bound + sign * total.constant + total.rounding
         most += 8.0 * 2.0**-52 * (abs(bound) + abs(total.constant))
         plane = HalfPlane((float(weights[0]), float(weights[1])), float(most)) if np.isfinite(most) else None
-        rows = self._rows(total, best)
-        if rows.tobytes() not in self._points:
-            self._points[rows.tobytes()] = self._point(Policy.deterministic(rows))
-        return self._points[rows.tobytes()], plane
+        return self._point(self._rows(total, best)), plane
 
     def _rows(self, total: WeightedSum, best: Certificate) -> np.ndarray:
         """(S,) the rows of the total's policy in the model; where it ends the play, the first one."""
-        rows = best.policy.at(0).rows
-        assert rows is not None  # synthesised without limits
-        own = total.origin[rows[: self.pmdp.num_states]]
+        own = total.origin[_rows_of(best.policy)[: self.pmdp.num_states]]
         return np.where(own >= 0, own, self.pmdp.state_ptr[:-1])
 
-    def _point(self, policy: Policy) -> CurvePoint:
-        own = [
-            certify_uncertainty(
-                self.pmdp, self.counts, self.found, objective, self.config, policy=policy, with_regret=False
-            )
-            for objective in self.combined.objectives
-        ]
-        lower, upper, estimate = ((getattr(own[0], n), getattr(own[1], n)) for n in ("lower", "upper", "estimate"))
-        return CurvePoint(policy, lower, upper, estimate)
+    def _point(self, rows: np.ndarray) -> CurvePoint:
+        """The point of the policy with these rows (S,)."""
+        key = rows.tobytes()
+        if key not in self._points:
+            policy = Policy.deterministic(rows)
+            own = [
+                certify_uncertainty(
+                    self.pmdp, self.counts, self.found, objective, self.config, policy=policy, with_regret=False
+                )
+                for objective in self.combined.objectives
+            ]
+            lower, upper, estimate = ((getattr(own[0], n), getattr(own[1], n)) for n in ("lower", "upper", "estimate"))
+            self._points[key] = CurvePoint(policy, lower, upper, estimate)
+        return self._points[key]
+
+
+def _rows_of(policy: Policy) -> np.ndarray:
+    rows = policy.at(0).rows
+    assert rows is not None  # synthesised without limits
+    return rows
