@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 from rpl_agent import Certificate, Config, Policy, certify
 from rpl_agent.core.errors import ModelError
@@ -14,7 +15,7 @@ from rpl_agent.core.model import Sense
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.untied.fixed import VisitBets, Visited
 from rpl_agent.guarantee.untied.policy_rows import PolicyRows
-from rpl_agent.guarantee.untied.visits import Levels, VisitBounds, VisitPlan, best_factor
+from rpl_agent.guarantee.untied.visits import Levels, VisitBounds, VisitPlan, best_factor, most_together
 from rpl_agent.guarantee.verify import verify
 from tests.untied import visit_runs
 from tests.untied.visit_runs import MARKS, SHARE, adaptive, geometric, marked, missed, slot_machines
@@ -112,6 +113,21 @@ def test_the_factor_is_the_best_one(seed):
 
     found = best_factor(own, bet, radius, cost)
     assert total(found) <= min(total(f) for f in np.linspace(0.0, 5.0, 2_001)) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rests_of_both_signs_count(seed):
+    """A planted mistake: without the negative rests the worst errors that the bets allow exceed the bound."""
+    rng = np.random.default_rng(seed)
+    own, bet, most, least = rng.random((4, 9))
+    cost = 0.1 * float(bet @ most)
+    worst = -scipy.optimize.linprog(-own, bet[None], [cost], bounds=list(zip(-least, most))).fun
+    found = most_together(own, bet, most, least, cost)
+    assert worst <= found + 1e-9
+    factor = best_factor(own, bet, 0.5 * (most + least), cost)
+    rest = own - factor * bet
+    assert (rest < 0.0).any()
+    assert factor * cost + np.maximum(rest, 0.0) @ most < worst
 
 
 @pytest.mark.parametrize("name", STATIONARY)

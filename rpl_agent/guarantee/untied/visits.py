@@ -185,10 +185,17 @@ class VisitBounds:
         losses = self._losses(stakes, side)
         cost = self._plan.levels.together + float(losses.sum())
         most, least = (self._above, self._below) if side > 0.0 else (self._below, self._above)
-        bet = stakes * self._found.visits
-        factor = best_factor(own, bet, 0.5 * (most + least), cost)
-        rest = own - factor * bet
-        return factor * cost + float(np.where(rest > 0.0, rest * most, -rest * least).sum())
+        return most_together(own, stakes * self._found.visits, most, least, cost)
+
+
+def most_together(own: np.ndarray, bet: np.ndarray, most: np.ndarray, least: np.ndarray, cost: float) -> float:
+    """A bound on Σ own e over errors with −least ≤ e ≤ most and Σ bet e ≤ cost; all (k,).
+
+    A row that was bet on by more than its weight is left with a negative rest, which counts as the others do.
+    """
+    factor = best_factor(own, bet, 0.5 * (most + least), cost)
+    rest = own - factor * bet
+    return factor * cost + float(np.where(rest > 0.0, rest * most, -rest * least).sum())
 
 
 def best_factor(own: np.ndarray, bet: np.ndarray, radius: np.ndarray, cost: float) -> float:
