@@ -320,6 +320,22 @@ def test_an_environment_that_repeats_its_chance_is_refused(seeds):
         agent.certify()
 
 
+def test_chance_that_repeats_itself_later_is_refused_soon():
+    """Of the resets after the first ones, only some are looked at."""
+
+    class Seeded(Corridor):
+        resets = 0
+
+        def reset(self, *, seed=None, options=None):
+            self.resets += 1
+            return super().reset(seed=None if self.resets < 300 else self.resets % 3)
+
+    env = Seeded(length=1)
+    with pytest.raises(RepeatedChanceError, match="seeds itself in reset"):
+        agent_of(gym.wrappers.TimeLimit(env, 20)).learn(600)
+    assert 300 < env.resets <= 300 + 5 * 16
+
+
 def test_a_run_ends_once_the_regret_is_small():
     agent = agent_of(corridor()).learn(4_000, stop_when_regret=0.5, log_interval=50)
     assert agent.num_episodes < 4_000 and agent.certificate.regret <= 0.5

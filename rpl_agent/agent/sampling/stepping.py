@@ -31,6 +31,8 @@ from rpl_agent.core.model.states import canonical
 
 #: After the first Ctrl-C an episode may run to its end for this long; then it is cut after the current step.
 GRACE_SECONDS = 2.0
+#: Resets before and after which the generator's states are taken: all of the first ones, then one in so many.
+FIRST_RESETS, THEN_ONE_IN = 256, 16
 #: Number of calls recorded at the start of a run.
 OPENING = 512
 
@@ -153,6 +155,7 @@ class EnvSource:
         self._resets += 1
         self._tick += 1
         watched = self._single and "seed" not in keywords
+        watched &= self._resets <= FIRST_RESETS or self._resets % THEN_ONE_IN == 0
         before = generator_state(self._env) if watched else None
         returned, self._seed = self._env.reset(**keywords), None
         if watched:
