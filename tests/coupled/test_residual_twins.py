@@ -472,6 +472,9 @@ def test_greedy_rules_are_the_best_at_the_centre():
                 assert rows[k, s] == best
                 assert v[k + 1, s] == (v[k, s] if decided[s] else worth(world, best, gamma, v[k]))
         assert (v[-1] == 7.0).all() and (rows[-1] == -1).all()
+    even = np.zeros(len(world.of_row))  # of equal rows it is the first
+    core.greedy_steps(STATES, 1, world.state_ptr, decided, world.chances, even, 1.0, 1.0, np.zeros((2, STATES)), rows)
+    assert np.array_equal(rows[0], world.state_ptr[:-1]) and (np.diff(world.state_ptr) > 1).any()
 
 
 def test_visits_are_counted_until_a_play_stops():
@@ -519,14 +522,16 @@ def test_what_is_reached_is_what_is_played(kind):
             wanted |= played[s] if s in wanted else set()
         assert set(np.flatnonzero(seen).tolist()) == wanted
         rules = core.StepRules(states=STATES, steps=steps, agent=agent, stride=0)
-        reached = world.rng.random((steps + 1, STATES)) < 0.3
-        twin = reached.copy()
-        core.reach_steps(rules, np.append(decided, True), world.chances, reached)  # nothing is read beyond the states
+        marked = world.rng.random((steps + 1, STATES)) < 0.3
+        twin = marked.copy()
         for k in reversed(range(steps)):
             for s in np.flatnonzero(twin[k + 1] & ~decided):
                 twin[k, list(played[s])] = True
             twin[k] &= ~decided
-        assert np.array_equal(reached, twin)
+        for beyond in (True, False):  # which is not read
+            reached = marked.copy()
+            core.reach_steps(rules, np.append(decided, beyond), world.chances, reached)
+            assert np.array_equal(reached, twin)
 
 
 @pytest.mark.parametrize("error", [0.0, 0.01, 0.05])
