@@ -8,7 +8,7 @@ from scipy import stats
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Policy, Simulator, build
-from rpl_agent.core.model.simulate import seed_state
+from rpl_agent.core.model.simulate import absorbing_states, row_visits, seed_state
 from rpl_agent.core.native import core
 from rpl_envs import benchmark
 
@@ -142,3 +142,11 @@ def test_value_of_a_known_policy():
     assert (batch.returns == 10.0).all() and (batch.lengths == 26).all()
     batch = Simulator(mdp, task.decided, 26, 0, task.reward).run(Policy.deterministic(one), 40_000)
     assert batch.returns.mean() == pytest.approx(10 + 25 * 0.1, abs=0.15)
+
+
+def test_visits_of_a_policy_are_those_of_the_same_rule_at_every_step():
+    world = benchmark("MarsRover-10x10")
+    mdp, stop = world.pmdp.instantiate(world.theta), absorbing_states(world.pmdp)
+    rule = world.pmdp.state_ptr[1:] - 1
+    once, again = Policy(rows=rule), Policy(rows=np.tile(rule, (30, 1)))
+    assert np.allclose(row_visits(mdp, once, 30, stop), row_visits(mdp, again, 30, stop), rtol=1e-12)

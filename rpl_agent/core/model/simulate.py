@@ -12,6 +12,7 @@ import numpy as np
 import scipy
 
 from rpl_agent.core.errors import ModelError
+from rpl_agent.core.model.csr import gather
 from rpl_agent.core.model.pmdp import MDP, ParametricMDP
 from rpl_agent.core.model.policy import Policy
 from rpl_agent.core.native import Struct, core
@@ -181,6 +182,9 @@ def row_visits(mdp: MDP, policy: Policy, steps: int, stop: np.ndarray) -> np.nda
     stop : (S,) bool, states where plays end; their rows count once.
     """
     pmdp = mdp.pmdp
+    if policy.rows is None or policy.rows.ndim == 1:
+        weights = policy.as_weights(pmdp)
+        return _state_visits(mdp, weights, steps, stop)[pmdp.row_state] * weights
     size = (pmdp.num_rows, pmdp.num_states)
     move = scipy.sparse.csr_matrix((mdp.probability, pmdp.successor, pmdp.row_ptr), shape=size).T.tocsr()
     mass, visits, ends = np.zeros(pmdp.num_states), np.zeros(pmdp.num_rows), stop[pmdp.row_state]
@@ -189,6 +193,25 @@ def row_visits(mdp: MDP, policy: Policy, steps: int, stop: np.ndarray) -> np.nda
         rows = mass[pmdp.row_state] * policy.at(step).as_weights(pmdp)
         visits += rows
         mass = move @ np.where(ends, 0.0, rows)
+        if mass.sum() < NEGLIGIBLE:
+            break
+    return visits
+
+
+def _state_visits(mdp: MDP, weights: np.ndarray, steps: int, stop: np.ndarray) -> np.ndarray:
+    """(S,) expected number of visits in the first steps of a play by weights (R,), by the chain of its rows."""
+    pmdp = mdp.pmdp
+    played = np.flatnonzero((weights > 0.0) & ~stop[pmdp.row_state])
+    each, _ = gather(pmdp.row_ptr, played)
+    lengths = np.diff(pmdp.row_ptr)[played]
+    chances = mdp.probability[each] * np.repeat(weights[played], lengths)
+    places = pmdp.successor[each], np.repeat(pmdp.row_state[played], lengths)
+    move = scipy.sparse.csr_matrix((chances, places), shape=(pmdp.num_states, pmdp.num_states))
+    mass, visits = np.zeros(pmdp.num_states), np.zeros(pmdp.num_states)
+    mass[pmdp.initial_state] = 1.0
+    for _ in range(steps):
+        visits += mass
+        mass = move @ mass
         if mass.sum() < NEGLIGIBLE:
             break
     return visits
