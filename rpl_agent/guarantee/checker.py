@@ -39,7 +39,7 @@ from math import factorial, fsum, isqrt, lcm, prod, sqrt
 from operator import mul
 from typing import Any
 
-FORMAT = "rpl-proof/6"
+FORMAT = "rpl-proof/7"
 #: Scale of enclosures: a number t stands for t / 2^BITS.
 BITS = 128
 ONE = 1 << BITS
@@ -60,6 +60,7 @@ MOST_BYTES, MOST_ENTRIES = 1 << 27, 20_000_000
 MOST_DIGITS, MOST_DEGREE, MOST_BITS = 1_000, 100, 1 << 14
 MOST_STEPS, MOST_WORK, MOST_MARKS, MOST_LOGARITHMS = 100_000, 20_000_000, 1_000, 500_000
 MOST_PIECES = 256  # of a region, in one comparison
+MOST_SLABS = 200  # of a ball
 LONGEST = 300  # sentence, and name in it
 BOX, SIDES = ("parameters", "lower", "upper"), (("lower", False), ("upper", True))
 
@@ -211,6 +212,7 @@ def ln_factorial(n: int) -> tuple[int, int]:
 Monomial = tuple[tuple[int, int], ...]  # (parameter, power), …
 Polynomial = dict[Monomial, Fraction]
 Cut = tuple[list[Fraction], Fraction]  # a·x ≤ b
+Slab = tuple[Fraction, list[Fraction], Fraction, Fraction]  # μ, h, low, high: low ≤ h·x ≤ high
 
 
 def polynomial(terms: list[Any], parameters: int) -> Polynomial:
@@ -800,14 +802,17 @@ class Likelihood:
         b = self.bound + Fraction(sums[0], scale) - Fraction(level, ONE * self.whole)
         return [Fraction(-x, scale) for x in sums[1:]], b
 
-    def check_ball(self, frame: Ball) -> None:
-        """C lies in the ball {center + factor y : |y| ≤ 1}.
+    def check_ball(self, frame: Ball, slabs: list[Slab]) -> None:
+        """The points of C in all slabs lie in the ball {center + factor y : |y| ≤ 1}.
 
         With t ≈ 1/f[center] and e = t f − 1 = e0 + n·y: on the ball e ≤ ε = e0 + |n|, and φ(ε) = 2(ε − ln(1+ε))/ε²
         decreases, so −ln f = ln t − ln(1+e) ≥ ln t − e + ½ φ(ε) e². Summed over f: g ≥ A0 + A1·y + y'A2 y on the ball.
         φ(ε) ≥ 1/(1 + 2ε/3), because ln(1+ε) ≤ ε(6+ε)/(6+4ε) for ε ≥ 0 (compare derivatives).
         If A0 − |A1| + λ_min(A2) > bound, g > bound on the sphere. If also g(center) ≤ bound, no point of C is
         outside: g ≤ bound on the segment to the centre (convexity), which crosses the sphere.
+        In a slab low ≤ h·x ≤ high, (high − h·x)(h·x − low) ≥ 0: at the points in question g minus multiples μ ≥ 0 of
+        this is ≤ bound, too, and convex. With u = high − h·center, v = h·center − low and n = factor'h the product is
+        (u − n·y)(v + n·y) = uv + (u − v) n·y − (n·y)².
         """
         r, den, level, height = self.line.dimension, frame.den << 64, Fraction(0), Fraction(0)
         linear, square = [Fraction(0)] * r, [[Fraction(0)] * r for _ in range(r)]
@@ -821,6 +826,12 @@ class Likelihood:
             phi = Fraction(int((1 << 32) / (1 + (e + norm_up(n)) * 2 / 3)), 1 << 32)
             linear = [x + K * (phi * e - 1) * y for x, y in zip(linear, n)]
             square = [[x + K * phi / 2 * y * z for x, z in zip(row, n)] if y else row for row, y in zip(square, n)]
+        for mu, h, low, high in slabs:
+            at, *n = (sum(map(mul, h, x), Fraction(0)) for x in (frame.center, *zip(*frame.factor)))
+            u, v = high - at, at - low
+            level, height = level - mu * u * v, height - mu * u * v
+            linear = [x - mu * (u - v) * y for x, y in zip(linear, n)]
+            square = [[x + mu * y * z for x, z in zip(row, n)] for row, y in zip(square, n)]
         need(height <= self.bound, "the centre of the ball is no point of the likelihood's set")
         encloses = is_positive(shifted(square, level - self.bound - norm_up(linear)))
         need(encloses, "the ball does not enclose the likelihood's set")
@@ -982,17 +993,18 @@ class Known:
         for f, low, high in part.get("bounds", ()):
             self.tighten(f, low, high)
         if part["ball"] is not None:
-            self.enclose(Ball(line, part["ball"]))
+            self.enclose(Ball(line, part["ball"]), part["ball"].get("slabs", []))
 
-    def enclose(self, ball: Ball) -> None:
-        """Use a ball that holds all that is left: by the likelihood, or, in one coordinate, by the cuts."""
+    def enclose(self, ball: Ball, slabs: list[Any]) -> None:
+        """Use a ball that holds all that is left: by likelihood and slabs, or, in one coordinate, by the cuts."""
         if self.line.dimension == 1:
             for way in (1, -1):
                 end = ball.center[0] + way * abs(ball.factor[0][0])
                 enforced = any(way * a > 0 and a * end >= b for (a,), b in self.cuts)
                 need(enforced, "the interval of the only coordinate is not enforced by its cuts")
         else:
-            self.likelihood.check_ball(ball)
+            need(len(slabs) <= MOST_SLABS, f"the ball has more than {MOST_SLABS} slabs")
+            self.likelihood.check_ball(ball, [self.slab(*given) for given in slabs])
         self.ball = ball
         for f in self.line.free:
             p, width = ball.p[f], farthest(ball, ball.s[f])
@@ -1036,6 +1048,12 @@ class Known:
         """An interval of an expression by multipliers of cuts."""
         c, *w = (Fraction(y, self.line.den) for y in self.line.terms[f])
         self.intervals.cut(f, down(c - self.most([-y for y in w], low)), up(c + self.most(w, high)))
+
+    def slab(self, multiple: Any, direction: list[Any], low: list[Any], high: list[Any]) -> Slab:
+        """Ends of h·x by multipliers of cuts."""
+        mu, h = exact(multiple), [exact(y) for y in direction]
+        need(mu >= 0 and len(h) == self.line.dimension, "a slab of a negative multiple, or of a wrong size")
+        return mu, h, -self.most([-y for y in h], low), self.most(h, high)
 
     def most(self, h: list[Fraction], multipliers: list[Any]) -> Fraction:
         """max h·x over the cuts, or more: Σ m b + max (h − Σ m a)·x over the parameters' bounds."""
@@ -1315,7 +1333,8 @@ class Statement:
     """A file: what it is about, and by name what it claims, and as "… proved" what it proves, in `found`."""
 
     def __init__(self, proof: dict[str, Any]) -> None:
-        need(proof.get("format") == FORMAT, f"not a proof: format {proof.get('format')!r}")
+        beside = "the proof of a certificate is beside it, and its name ends in proof.json.gz"
+        need(proof.get("format") == FORMAT, f"not a proof: format {proof.get('format')!r}, not {FORMAT!r}; {beside}")
         need("refused" not in proof, str(proof.get("refused")))
         model = self.model = Model(proof["model"])
         objective = self.objective = Objective(model, proof["objective"])
@@ -1489,32 +1508,44 @@ def question(proof: dict[str, Any], found: dict[str, Any]) -> list[str]:
     Names are the file's; they are quoted and cut, so that none of them can imitate a line.
     """
     model, asked, told = found["data"].model, proof["objective"], proof["model"]
-    goal = "probability of reaching the target" if asked["kind"] == "reach" else quoted(asked["reward_name"])
     boxes = [f"{quoted(name)} in [{low}, {high}]" for name, low, high in zip(*map(told.get, BOX), strict=True)]
     boxes = boxes[:20] + [f"{len(boxes) - 20:,} more"] * (len(boxes) > 20)
     rows = len(model.coordinates.domain) if model.coordinates else 0
-    content = json.dumps({k: part for k, part in told.items() if k not in ("name", "hash")}, sort_keys=True)
-    digest = hashlib.sha256(content.encode()).hexdigest()
-
-    def states(name: str) -> str:
-        label = asked.get(name)
-        return "none" if label is None else f"{quoted(label)}, {len(model.labels[label]):,} states"
-
+    content = {k: part for k, part in told.items() if k not in ("name", "hash")}
+    limits, baseline = list[str](), proof.get("baseline")
+    for k, limit in enumerate(asked.get("limits") or []):
+        lines = goal_lines(model, limit["objective"], Objective(model, limit["objective"]).must_reach)
+        limits.append(f"limit {k}: {'; '.join(lines)}; threshold: {limit['threshold']}")
+    rules = [] if baseline is None else [f"baseline: a policy, SHA-256 of its content {digest(baseline)}"]
     return [
-        f"objective: {asked['sense']} {goal}{' at the horizon' if asked['kind'] == 'instant' else ''}",
-        f"target: {states('target')}{'; a play that misses it costs infinity' * found['objective'].must_reach}",
-        f"avoid: {states('avoid')}",
-        f"horizon: {'none' if asked.get('horizon') is None else asked['horizon']}",
-        f"discount: {asked.get('discount', 1)}",
-        *(f"limit {k}: {shortened(json.dumps(limit))}" for k, limit in enumerate(asked.get("limits") or [])),
-        *([f"baseline: {shortened(json.dumps(proof['baseline']))}"] if proof.get("baseline") is not None else []),
+        *goal_lines(model, asked, found["objective"].must_reach),
+        *limits,
+        *rules,
         f"error of rewards: {proof['reward_error']}",
         f"model: {quoted(told['name'])}, {model.states:,} states, {model.rows:,} rows, {len(told['successor']):,} "
         f"transitions; {len(model.silent):,} states take no time",
-        f"hash: {quoted(told['hash'])} by the file; SHA-256 of its content {digest}",
+        f"hash: {quoted(told['hash'])} by the file; SHA-256 of its content {digest(content)}",
         f"parameters: {', '.join(boxes) or 'none'}; linear inequalities of the domain: {rows}",
         f"delta: {proof['delta']}, method {quoted(proof['confidence'])}",
     ]
+
+
+def goal_lines(model: Model, asked: dict[str, Any], must_reach: bool) -> list[str]:
+    """An objective, one line for each of its parts."""
+    goal = "probability of reaching the target" if asked["kind"] == "reach" else quoted(asked["reward_name"])
+    labels = [asked.get(name) for name in ("target", "avoid")]
+    shown = ["none" if one is None else f"{quoted(one)}, {len(model.labels[one]):,} states" for one in labels]
+    return [
+        f"objective: {asked['sense']} {goal}{' at the horizon' if asked['kind'] == 'instant' else ''}",
+        f"target: {shown[0]}{'; a play that misses it costs infinity' * must_reach}",
+        f"avoid: {shown[1]}",
+        f"horizon: {'none' if asked.get('horizon') is None else asked['horizon']}",
+        f"discount: {asked.get('discount', 1)}",
+    ]
+
+
+def digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def quoted(name: Any) -> str:

@@ -41,6 +41,7 @@ from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.improvement import Improvement, improve
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.claims.limits import certify as certify_limited
+from rpl_agent.guarantee.likelihood.enclosure import Slabs
 from rpl_agent.guarantee.likelihood.joint_set import Ball
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import belongs, prove
@@ -73,7 +74,7 @@ Proof = dict[str, Any]
 def small_cases(seed: int) -> Iterator[tuple[str, Case]]:
     """Certificates of one small world, whose bounds rest on data: a set that is too small misses the truth."""
     draw, pmdp = random.Random(seed), model()
-    counts = sampled(pmdp, draw.choice([200, 600, 2000]), seed)
+    counts = sampled(pmdp, draw.choice([40, 200, 600, 2000]), seed)
     name = draw.choice(sorted(OBJECTIVES))
     confidence = draw.choice(["likelihood", "anytime"])
     certificate = certify(pmdp, counts, OBJECTIVES[name], Config(confidence, delta=draw.choice([1e-3, 1e-6])))
@@ -127,10 +128,29 @@ def _any_ball(draw: random.Random) -> Iterator[Any]:
     share, plain = draw.choice([0.01, 0.3, 0.9, 0.999]), Foundation._enclose
 
     def smaller(self: Foundation, cuts: Cuts, ball: Ball | None) -> None:
-        plain(self, cuts, None if ball is None else Ball(ball.center, share * ball.factor))
+        plain(self, cuts, None if ball is None else ball._replace(factor=share * ball.factor))
 
     yield mock.patch.object(checker.Likelihood, "check_ball", lambda *_: None)
     yield mock.patch.object(Foundation, "_enclose", smaller)
+
+
+def _narrow_slabs(draw: random.Random) -> Iterator[Any]:
+    """Slabs beside the likelihood are narrower than their cuts, and so is the ball."""
+    share, plain, searched = draw.choice([0.01, 0.3, 0.9]), checker.Known.slab, Slabs.of.__func__  # type: ignore[attr-defined]
+
+    def closer(low: Any, high: Any, share: Any) -> tuple[Any, Any]:
+        middle = (low + high) / 2
+        return middle + share * (low - middle), middle + share * (high - middle)
+
+    def narrow(self: checker.Known, *given: Any) -> checker.Slab:
+        mu, h, low, high = plain(self, *given)
+        return mu, h, *closer(low, high, Fraction(share))
+
+    def of(cls: type[Slabs], A: Any, low: Any, high: Any, names: list[Any]) -> Slabs:
+        return searched(cls, A, *closer(low, high, share * (1 + 1e-6)), names)  # type: ignore[no-any-return]
+
+    yield mock.patch.object(checker.Known, "slab", narrow)
+    yield mock.patch.object(Slabs, "of", classmethod(of))
 
 
 def _plays_end(draw: random.Random) -> Iterator[Any]:
@@ -176,7 +196,9 @@ def _cheap_limits(draw: random.Random) -> Iterator[Any]:
 
 
 COMPARING = (_any_tie, _kind_difference, _cheap_limits)
-WITNESSES = (_generous_intervals, _spent_twice, _lower_level, _any_ball, _plays_end, _all_possible, _kind_nature)
+WITNESSES = (
+    _generous_intervals, _spent_twice, _lower_level, _any_ball, _narrow_slabs, _plays_end, _all_possible, _kind_nature,
+)  # fmt: skip
 
 
 def witness(case: Case, kind: Callable[..., Iterator[Any]], draw: random.Random) -> Proof:

@@ -406,7 +406,9 @@ def bare_region(dimension: int, cuts: list[Any]) -> tuple[Any, list[Any]]:
     line = SimpleNamespace(dimension=dimension, free=[0], den=4, terms=[[1, 2], [3, -2]], domain=[fractions(1, -1)])
     parts = {
         "line": line, "cuts": cuts, "ball": None, "bet_cuts": ["bet 0", "bet 1"],
-        "likelihood": SimpleNamespace(check_ball=lambda ball: told.append("ball"), cut=lambda point: ("at", point)),
+        "likelihood": SimpleNamespace(
+            check_ball=lambda ball, slabs: told.append(("ball", slabs)), cut=lambda point: ("at", point)
+        ),
         "intervals": SimpleNamespace(
             cut=lambda *call: told.append(call), check_rows=lambda: told.append("rows"),
             low=[checker.ONE // 4, 0], high=[checker.ONE // 2, 0],
@@ -428,7 +430,7 @@ def test_the_ball_of_one_coordinate_is_enforced_by_its_cuts(half):
     idle = (fractions(0), Fraction(-1))
     tiny = Fraction(1, 10**30)
     region, told = bare_region(1, [idle, high, low])
-    region.enclose(interval(1, half))
+    region.enclose(interval(1, half), [])
     assert region.ball is not None
     width = 6  # |(3, −4)|, rounded up
     assert told == [(0, checker.down(Fraction(5 - width, 7)), checker.up(Fraction(5 + width, 7))), "rows"]
@@ -440,13 +442,31 @@ def test_the_ball_of_one_coordinate_is_enforced_by_its_cuts(half):
         [high, (fractions(-1), tiny - Fraction(1, 2))],
     ):
         with pytest.raises(checker.Refused, match="is not enforced by its cuts"):
-            bare_region(1, cuts)[0].enclose(interval(1, half))
+            bare_region(1, cuts)[0].enclose(interval(1, half), [])
 
 
 def test_the_ball_of_more_coordinates_is_the_likelihood_s():
     region, told = bare_region(2, [])
-    region.enclose(interval(1, 1))
-    assert told[0] == "ball"
+    region.enclose(interval(1, 1), [])
+    assert told[0] == ("ball", [])
+
+
+def test_slabs_have_ends_by_cuts(monkeypatch):
+    """x + y ≤ 3 and −x ≤ 1, in 0 ≤ x ≤ 9, −5 ≤ y ≤ 5: what multipliers leave over is bounded by the box."""
+    region, told = bare_region(2, [(fractions(1, 1), Fraction(3)), (fractions(-1, 0), Fraction(1))])
+    region.reach = [fractions(0, 9), fractions(-5, 5)]
+    assert region.slab(2.0, [1.0, 2.0], [[1, 1.0]], [[0, 1.0]]) == (2, fractions(1, 2), -1 - 10, 3 + 5)
+    assert region.slab(0, [1, 0.5], [], []) == (0, fractions(1, "1/2"), Fraction(-5, 2), 9 + Fraction(5, 2))
+    given = [2.0, [1.0, 2.0], [[1, 1.0]], [[0, 1.0]]]
+    region.enclose(interval(1, 1), [given, given])
+    assert told[0] == ("ball", [(2, fractions(1, 2), -11, 8)] * 2)
+    for wrong in ([-TINY, *given[1:]], [2.0, [1.0], *given[2:]], [2.0, [1.0, 2.0, 0.0], *given[2:]]):
+        with pytest.raises(checker.Refused, match="negative multiple, or of a wrong size"):
+            region.slab(*wrong)
+    monkeypatch.setattr(checker, "MOST_SLABS", 1)
+    region.enclose(interval(1, 1), [given])
+    with pytest.raises(checker.Refused, match="more than 1 slabs"):
+        region.enclose(interval(1, 1), [given, given])
 
 
 def test_cuts_have_names():

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from decimal import localcontext
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -396,12 +398,17 @@ def ball_terms(level: checker.Likelihood, frame: checker.Ball) -> tuple[Fraction
     return found[0], found[1], found[2], found[3]
 
 
-@pytest.mark.parametrize("half", [0.05, 0.3])
-def test_balls_have_every_error_against_them(half, wide):
+def likeliest_ball(half: float) -> tuple[checker.Likelihood, checker.Ball]:
+    """A likelihood, and a ball around its likeliest point."""
     level = level_of(40, 60, 0.0)
     (c, w), f = level.line.terms[level.used[0]], level.used[0]
-    center = float((Fraction(level.K[f], sum(level.K)) * level.line.den - c) / w)  # the likeliest point
-    frame = checker.Ball(level.line, {"center": [center], "factor": [[half]]})
+    center = float((Fraction(level.K[f], sum(level.K)) * level.line.den - c) / w)
+    return level, checker.Ball(level.line, {"center": [center], "factor": [[half]]})
+
+
+@pytest.mark.parametrize("half", [0.05, 0.3])
+def test_balls_have_every_error_against_them(half, wide):
+    level, frame = likeliest_ball(half)
     base, height, linear, square = ball_terms(level, frame)
     smallest = base - checker.norm_up([linear]) + square  # g is larger on the sphere
     assert height < smallest
@@ -413,7 +420,7 @@ def test_balls_have_every_error_against_them(half, wide):
         (height - tiny, "centre of the ball"),
     ):
         level.bound = bound
-        assert passes(lambda: level.check_ball(frame), said) is (said == "")
+        assert passes(lambda: level.check_ball(frame, []), said) is (said == "")
 
 
 def test_the_centre_of_a_ball_has_positive_probabilities():
@@ -421,7 +428,81 @@ def test_the_centre_of_a_ball_has_positive_probabilities():
     for center in (0.0, 1.0, 1.5):
         frame = checker.Ball(level.line, {"center": [center], "factor": [[0.1]]})
         with pytest.raises(checker.Refused, match="not positive at the centre"):
-            level.check_ball(frame)
+            level.check_ball(frame, [])
+
+
+Slab = tuple[Fraction, list[Fraction], Fraction, Fraction]
+
+
+def slabs_alone(bound: Fraction, center: list[int], half: Any, slabs: list[Slab]) -> Callable[[], None]:
+    """`check_ball` where no expression was observed: g = 0, and a ball of a given half-width."""
+    level = object.__new__(checker.Likelihood)
+    level.line = SimpleNamespace(dimension=2)  # type: ignore[assignment]
+    level.used, level.bound = [], bound
+    factor = [[Fraction(half), Fraction(0)], [Fraction(0), Fraction(half)]]
+    frame: Any = SimpleNamespace(den=1, center=[Fraction(x) for x in center], factor=factor, p=[], s=[])
+    return lambda: level.check_ball(frame, slabs)
+
+
+def slab(mu: Any, h: list[int], low: Any, high: Any) -> Slab:
+    return Fraction(mu), [Fraction(y) for y in h], Fraction(low), Fraction(high)
+
+
+TINY = Fraction(1, 10**20)
+
+
+@pytest.mark.parametrize(
+    ("center", "slabs", "square"),
+    [
+        # Σ μ (u − n·y)(v + n·y) ≥ −bound on a ball of this radius², and on none that is smaller
+        ([0, 0], [slab(1, [1, 0], -1, 1), slab(1, [0, 1], -1, 1)], 2),  # a square: the circle through its corners
+        ([0, 0], [slab(1, [1, 1], -1, 1), slab(1, [1, -1], -1, 1)], 1),  # the same, turned
+        ([0, 0], [slab(1, [1, 0], -3, 3), slab(9, [0, 1], -1, 1), slab(8, [1, 0], -1, 1)], Fraction(26, 9)),
+        ([3, 5], [slab(1, [1, 0], 2, 4), slab(1, [0, 1], 4, 6)], 2),
+        ([0, 0], [slab(2, [1, 0], -2, 2), slab(1, [0, 2], -2, 2)], Fraction(12, 2)),
+    ],
+)
+def test_slabs_alone_need_a_ball_of_a_size(center, slabs, square):
+    """|y| = 1: −Σ μ (uv − (n·y)²) is least in the direction that bends least."""
+    larger, smaller = (Fraction(math.isqrt(int(square * 10**24)) + k, 10**12) for k in (1, 0))
+    slabs_alone(Fraction(0), center, larger, slabs)()
+    with pytest.raises(checker.Refused, match="does not enclose"):
+        slabs_alone(Fraction(0), center, smaller, slabs)()
+
+
+@pytest.mark.parametrize("shift", [Fraction(1, 8), Fraction(-1, 8), Fraction(1, 3)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_ball_beside_the_middle_of_its_slabs_pays_for_the_tilt(shift, turned):
+    """At a distance c from the middle, uv = 1 − c² and u − v = −2c."""
+    own = slab(3, [0, 1] if turned else [1, 0], shift - 1, shift + 1)
+    other = slab(3, [1, 0] if turned else [0, 1], -1, 1)
+    half = Fraction(2)
+    tilt = checker.norm_up([3 * 2 * abs(shift) * half, Fraction(0)])
+    enough = -3 * (1 - shift**2) - 3 - tilt + 3 * half**2
+    for bound, said in ((enough - TINY, ""), (enough, "does not enclose")):
+        assert passes(slabs_alone(bound, [0, 0], half, [own, other]), said) is (said == "")
+    least = -3 * (1 - shift**2) - 3  # at the centre
+    for bound, said in ((least, ""), (least - TINY, "centre of the ball")):
+        assert passes(slabs_alone(bound, [0, 0], half, [own, other]), said) is (said == "")
+
+
+@pytest.mark.parametrize("half", [0.05, 0.3])
+def test_slabs_add_to_what_the_likelihood_says(half, wide):
+    level, frame = likeliest_ball(half)
+    base, height, linear, square = ball_terms(level, frame)
+    mu, h, least, most = slab("1/3", [2], "1/2", "9/10")
+    u, v, n = most - 2 * frame.center[0], 2 * frame.center[0] - least, 2 * frame.factor[0][0]
+    linear, square = linear - mu * (u - v) * n, square + mu * n * n
+    smallest, height = base - mu * u * v - checker.norm_up([linear]) + square, height - mu * u * v
+    assert height < smallest
+    for bound, said in (
+        (smallest - TINY, ""),
+        (smallest, "does not enclose"),
+        (height, ""),
+        (height - TINY, "centre of the ball"),
+    ):
+        level.bound = bound
+        assert passes(lambda: level.check_ball(frame, [(mu, h, least, most)]), said) is (said == "")
 
 
 def test_frames_are_the_expressions_in_coordinates_of_the_ball():
@@ -645,7 +726,7 @@ def test_the_smallest_numerators_are_positive():
     frame = checker.Ball(level.line, {"center": [2.0**-10], "factor": [[2.0**-10]]})
     assert 1 in frame.p
     with pytest.raises(checker.Refused, match=r"centre of the ball is no point|does not enclose"):
-        level.check_ball(frame)
+        level.check_ball(frame, [])
 
 
 def test_frames_have_one_row_and_column_per_coordinate():

@@ -323,7 +323,7 @@ def test_balls_that_are_accepted_enclose_the_set(K, J, room):
 
         def encloses(half: float) -> bool:
             frame = checker.Ball(level.line, {"center": [center], "factor": [[half]]})
-            return passes(lambda: level.check_ball(frame), "does not enclose")
+            return passes(lambda: level.check_ball(frame, []), "does not enclose")
 
         small = min(center, 1 - center)
         half, _ = boundary(encloses, 100 * small, small * 1e-9)
@@ -354,7 +354,7 @@ def test_the_centre_of_a_ball_is_in_the_set():
         level.bound = height * factor
         frame = checker.Ball(level.line, {"center": [0.4], "factor": [[0.4]]})
         try:
-            level.check_ball(frame)
+            level.check_ball(frame, [])
             said = ""
         except checker.Refused as refused:
             said = str(refused)

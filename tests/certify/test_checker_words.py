@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -72,6 +74,71 @@ def test_parameters_are_listed_up_to_twenty_with_the_inequalities_between_them(n
     assert text.count(" in [0, 0]") == shown and (" more;" in text) == (number > 20)
     assert number <= 20 or f", {number - 20} more;" in text
     assert text.endswith(f"linear inequalities of the domain: {inequalities or 0}")
+
+
+def asked_about(**parts: Any) -> list[str]:
+    """The lines of `question` about a small model."""
+    told = {"parameters": [], "lower": [], "upper": [], "name": "m", "hash": "h", "successor": [0] * 1234}
+    model = SimpleNamespace(coordinates=None, labels={"goal": {0, 1}, "pit": {2}}, states=3, rows=4, silent={0})
+    model.moves, model.row_state, model.initial, model.rows_of = [[(1, 0)]] * 4, [0, 1, 2, 2], 1, [[0], [1], [2, 3]]
+    model.rewards = {"fuel": {"state": [], "row": [[0, 1]]}}
+    found = {"data": SimpleNamespace(model=model), "objective": SimpleNamespace(must_reach=False)}
+    proof = {"model": told, "reward_error": 0.0, "delta": 0.1, "confidence": "likelihood"}
+    return checker.question(proof | parts, found)
+
+
+def test_the_question_has_a_line_for_every_part_of_the_objective():
+    asked = {"kind": "reach", "sense": "max", "target": "goal", "avoid": "pit", "horizon": 7, "discount": 0.5}
+    lines = asked_about(objective=asked)
+    assert lines[:5] == [
+        "objective: max probability of reaching the target",
+        'target: "goal", 2 states',
+        'avoid: "pit", 1 states',
+        "horizon: 7",
+        "discount: 0.5",
+    ]
+    assert lines[5:7] == [
+        "error of rewards: 0.0",
+        'model: "m", 3 states, 4 rows, 1,234 transitions; 1 states take no time',
+    ]
+    told = {
+        "parameters": [],
+        "lower": [],
+        "upper": [],
+        "successor": [0] * 1234,
+    }  # without the names that a file gives itself
+    content = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    assert lines[7] == f'hash: "h" by the file; SHA-256 of its content {content}'
+    plain = asked_about(objective={"kind": "instant", "sense": "min", "reward_name": "fuel"})
+    assert plain[:5] == [
+        'objective: min "fuel" at the horizon', "target: none", "avoid: none", "horizon: none", "discount: 1",
+    ]  # fmt: skip
+
+
+def test_limits_and_the_baseline_have_a_line_each():
+    limit = {"kind": "reward", "sense": "min", "target": "goal", "reward_name": "fuel"}
+    limits = [{"objective": limit, "threshold": 2.5}, {"objective": limit | {"discount": 0.5}, "threshold": 3}]
+    lines = asked_about(
+        objective={"kind": "reach", "sense": "max", "target": "goal", "limits": limits}, baseline={"b": 1}
+    )
+    assert lines[5:8] == [
+        'limit 0: objective: min "fuel"; target: "goal", 2 states; a play that misses it costs infinity; avoid: none; '
+        "horizon: none; discount: 1; threshold: 2.5",
+        'limit 1: objective: min "fuel"; target: "goal", 2 states; avoid: none; horizon: none; discount: 0.5; '
+        "threshold: 3",
+        "baseline: a policy, SHA-256 of its content " + hashlib.sha256(b'{"b": 1}').hexdigest(),
+    ]
+    assert lines[8] == "error of rewards: 0.0"
+
+
+def test_a_certificate_is_told_where_its_proof_is(tmp_path, capsys):
+    path = tmp_path / "certificate.json"
+    path.write_text('{"lower": 0.5}')
+    assert checker.main([str(path)]) == 1
+    assert capsys.readouterr().out == (
+        f"refused: not a proof: format None, not {checker.FORMAT!r}; the proof of a certificate is beside it, and its "
+        "name ends in proof.json.gz\n"
+    )
 
 
 def test_the_status_says_proved_refused_or_nothing_to_read(tmp_path, monkeypatch, capsys):

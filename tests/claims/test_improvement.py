@@ -252,7 +252,7 @@ def test_an_improvement_is_stored_proved_and_verified_by_a_stranger(tmp_path, ca
     assert "proved: rpl_agent/guarantee/checker.py" in capsys.readouterr().out
     assert main(["certify", file, "--verify"]) == 0
     said = capsys.readouterr().out
-    assert "it is better than the baseline by at least" in said and "baseline: {" in said
+    assert "it is better than the baseline by at least" in said and "baseline: a policy, SHA-256" in said
     assert main(["certify", file, "--verify", "--data", log]) == 0 and "with your" in capsys.readouterr().out
     assert main(["certify", file, "--verify", "--data", other]) == 1
     stored = json.loads((tmp_path / "gain.json").read_text())

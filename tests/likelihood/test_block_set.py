@@ -81,10 +81,10 @@ def test_the_search_is_outside_of_the_checker(seed):
     exact = checker.Likelihood(line, data, Fraction(ALPHA), found.parts)
     assert float(exact.bound) <= found.bound <= float(exact.bound) + 1e-6
     ball = found.ball()
-    exact.check_ball(checker.Ball(line, {"center": ball.center.tolist(), "factor": ball.factor.tolist()}))
+    exact.check_ball(checker.Ball(line, {"center": ball.center.tolist(), "factor": ball.factor.tolist()}), [])
     with pytest.raises(checker.Refused, match="does not enclose"):
         small = {"center": ball.center.tolist(), "factor": (0.97 * ball.factor).tolist()}
-        exact.check_ball(checker.Ball(line, small))
+        exact.check_ball(checker.Ball(line, small), [])
 
 
 FORGED = {

@@ -133,10 +133,10 @@ def test_the_checkers_set_lies_inside(name, episodes):
     ball = found.ball()
     if ball is not None:
         frame = {"center": ball.center.tolist(), "factor": ball.factor.tolist()}
-        exact.check_ball(checker.Ball(line, frame))
+        exact.check_ball(checker.Ball(line, frame), [])
         small = {"center": ball.center.tolist(), "factor": (0.97 * ball.factor).tolist()}
         with pytest.raises(checker.Refused, match="does not enclose"):
-            exact.check_ball(checker.Ball(line, small))
+            exact.check_ball(checker.Ball(line, small), [])
 
 
 def _checked(model):

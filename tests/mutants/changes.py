@@ -28,6 +28,7 @@ CHECKED = tuple(
         "_parts",
         "_time",
         "_blocks",
+        "_slabs",
         "_boxes",
         "_optimal",
         "_pieces",

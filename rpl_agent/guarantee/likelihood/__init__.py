@@ -6,6 +6,7 @@ their proofs. Modules, in the order in which they are used:
 - `checked_model`: the model as the checker reads it, and its joint coordinates, exactly;
 - `line`: these coordinates, with the estimates at marks, bit for bit as the checker finds them;
 - `joint_set`: the convex set C of the joint likelihood, with tangents and a ball;
+- `enclosure`: the ball around what intervals, the domain and bets leave of C;
 - `bets`: slabs in the direction of the value, at the price of one dimension (`slabs`), and
   confidence sequences for a mean without any model (`mean`);
 - `region`: C, bets and intervals as a `Region`; `polynomial`: models of many coordinates;

@@ -12,7 +12,7 @@ inside this one: whatever holds on the set here is proved there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -50,11 +50,21 @@ CUTS = {1: 2, 2: 32, 3: 60, 4: 60}
 MANY_DIMENSIONS_CUTS = 4
 
 
+class Side(NamedTuple):
+    """A slab beside the likelihood, with the names that its two cuts have in a proof."""
+
+    multiple: float  # μ ≥ 0
+    normal: list[float]  # (r,)
+    low: Any
+    high: Any
+
+
 class Ball(NamedTuple):
-    """C ⊂ {center + factor y : |y| ≤ 1}."""
+    """{center + factor y : |y| ≤ 1} holds all of C that lies in the slabs."""
 
     center: np.ndarray  # (r,)
     factor: np.ndarray  # (r, r)
+    slabs: Sequence[Side] = ()
 
 
 class Prior(NamedTuple):

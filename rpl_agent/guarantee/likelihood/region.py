@@ -9,7 +9,8 @@ joint coordinates are known by their intervals alone; for polynomials see `polyn
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,8 @@ from rpl_agent.guarantee.likelihood.bets.slabs import Slabs, basis_of, shares_of
 from rpl_agent.guarantee.likelihood.block_set import block_set
 from rpl_agent.guarantee.likelihood.chart import MAX_RANK, Observations, parameter_chart
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
+from rpl_agent.guarantee.likelihood.enclosure import Slabs as Beside
+from rpl_agent.guarantee.likelihood.enclosure import enclosing_ball
 from rpl_agent.guarantee.likelihood.joint_set import Ball, JointSet, Rows, ellipsoid_of, joint_set, tangent_points
 from rpl_agent.guarantee.likelihood.polynomial.parameters import curved_region
 
@@ -110,10 +113,50 @@ class Learned:
 
     @property
     def _is_gaussian(self) -> bool:
+        assert self.joint is not None
+        return self.joint.dimension > 2 and self._spread <= GAUSSIAN_SPREAD
+
+    @property
+    def _spread(self) -> float:
+        """The largest change of an observed expression over the ball, relative to its value at the centre."""
         assert self.joint is not None and self.ball is not None
         observed = self.joint.observed
         change = np.linalg.norm(observed.weights @ self.ball.factor, axis=1) / observed.values(self.ball.center)
-        return self.joint.dimension > 2 and bool(change.max(initial=0.0) <= GAUSSIAN_SPREAD)
+        return float(change.max(initial=0.0))
+
+    def smaller_ball(self) -> Ball | None:
+        """The ball of the likelihood, or one around what intervals, domain and bets leave of it, if that is smaller."""
+        assert self.joint is not None
+        if self.ball is not None and self._spread <= GAUSSIAN_SPREAD:
+            return self.ball
+        found, often = enclosing_ball(self.joint, self._beside()), self.joint.observed
+        if found is None or self.ball is None:
+            return found or self.ball
+        sizes = [float(often.counts @ np.square(often.weights @ one.factor).sum(axis=1)) for one in (found, self.ball)]
+        return found if sizes[0] < sizes[1] else self.ball
+
+    def _beside(self) -> Beside:
+        """The slabs of intervals of expressions, of bounds of the domain, and of bets."""
+        assert self.joint is not None
+        line = self.joint.line
+        low, high = np.maximum(self.lower[line.free], 0.0), np.minimum(self.upper[line.free], 1.0)
+        parts = [(line.weights, low - line.constant, high - line.constant)]
+        names: list[tuple[Any, Any]] = [(f"low {f}", f"high {f}") for f in line.free.tolist()]
+        for k, m in parallel_walls(line.walls):
+            parts.append((line.walls[k : k + 1, 1:], -line.walls[k : k + 1, 0], line.walls[m : m + 1, 0]))
+            names.append((f"domain {k}", f"domain {m}"))
+        if self.slabs is not None:
+            parts.append((self.slabs.A[::2], -self.slabs.b[1::2], self.slabs.b[::2]))
+            names += [(k + 1, k) for k in range(0, len(self.slabs.b), 2)]
+        A, below, above = (np.concatenate(part) for part in zip(*parts))
+        return Beside.of(A, below, above, names)
+
+
+def parallel_walls(walls: np.ndarray) -> list[tuple[int, int]]:
+    """(k, m) of rows c + w·x ≥ 0 with opposite w."""
+    places = {tuple(row): k for k, row in enumerate(walls[:, 1:].tolist())}
+    opposite = [(k, places.get(tuple((-row).tolist()), -1)) for k, row in enumerate(walls[:, 1:])]
+    return [(k, m) for k, m in opposite if m > k]
 
 
 def learned(pmdp: ParametricMDP, counts: Counts, delta: float, objective: Objective | None) -> Learned:
@@ -128,10 +171,11 @@ def learned(pmdp: ParametricMDP, counts: Counts, delta: float, objective: Object
     joint = (block_set if line.is_product else joint_set)(line, counts, parts.level_set)
     if joint is None:
         return Learned(pmdp, *bounds, None, None, np.zeros((0, line.dimension)), None)
-    ball = joint.ball()
+    own = joint.ball()
     won = slabs(pmdp, counts, objective, parts.bets) if objective is not None and parts.bets else None
-    tangents = np.zeros((0, line.dimension)) if line.is_product else tangent_points(joint, ball)
-    return Learned(pmdp, *bounds, joint, ball, tangents, won)
+    tangents = np.zeros((0, line.dimension)) if line.is_product else tangent_points(joint, own)
+    found = Learned(pmdp, *bounds, joint, own, tangents, won)
+    return found if line.is_product or line.dimension == 1 else replace(found, ball=found.smaller_ball())
 
 
 def has_joint_set(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> bool:

@@ -159,6 +159,11 @@ class Cuts:
             found.append([names.index(self.names[i]), float(multipliers[i])])
         return found
 
+    def slab(self, multiple: float, normal: list[float], *names: Any) -> list[Any]:
+        """A slab as in the file; names: of its lower and of its upper cut."""
+        ends = [self.numbered(np.array([float(name == one) for one in self.names])) for name in names]
+        return [multiple, normal, *ends]
+
     def keep(self, number: int) -> None:
         """Keep only the first ``number`` cuts in the proof."""
         del self.part["cuts"][number:], self.region.cuts[number:]
@@ -187,29 +192,32 @@ class Foundation:
             if line.is_product or len(line.free) <= MOST_TIGHTENED:
                 self.part["likelihood"]["bounds"] = []
                 self.cuts.tighten()
-            with suppress(checker.Refused, ArithmeticError, np.linalg.LinAlgError):
-                self._enclose(self.cuts, learned.ball)
+            for ball in (learned.ball, joint.ball()):  # the second one needs no slabs
+                with suppress(checker.Refused, ArithmeticError, np.linalg.LinAlgError):
+                    self._enclose(self.cuts, ball)
 
     def _enclose(self, cuts: Cuts, ball: Ball | None) -> None:
-        """Put the ball around the region; in one coordinate, the interval that cuts leave."""
-        if ball is None:
+        """Put the ball around the region, if it has none; in one coordinate, the interval that cuts leave."""
+        if ball is None or self.frame is not None:
             return
+        kept = len(cuts.part["cuts"])
         if len(ball.center) == 1:
             ball = self._interval(cuts, ball)
-        shown = {"center": ball.center.tolist(), "factor": ball.factor.tolist()}
+        shown: dict[str, Any] = {"center": ball.center.tolist(), "factor": ball.factor.tolist()}
+        shown |= {"slabs": [cuts.slab(*side) for side in ball.slabs]} if ball.slabs else {}
         try:
-            self.region.enclose(checker.Ball(self.region.line, shown))
+            self.region.enclose(checker.Ball(self.region.line, shown), shown.get("slabs", []))
         except checker.Refused:
-            cuts.keep(0)
+            cuts.keep(kept)
             raise
-        cuts.part["ball"], self.frame = shown, Frame(*ball, 1.0)
+        cuts.part["ball"], self.frame = shown, Frame(ball.center, ball.factor, 1.0)
 
     def _interval(self, cuts: Cuts, ball: Ball) -> Ball:
         """The best interval of the only coordinate, by two cuts."""
         slopes, ends = cuts.A[:, 0], cuts.b / cuts.A[:, 0]
         chosen = [np.where(slopes < 0, ends, -np.inf).argmax(), np.where(slopes > 0, ends, np.inf).argmin()]
-        cuts.numbered(np.isin(np.arange(len(ends)), chosen).astype(float))
-        low, high = sorted(b / a for (a,), b in cuts.region.cuts[-2:])
+        numbers = cuts.numbered(np.isin(np.arange(len(ends)), chosen).astype(float))
+        low, high = sorted(b / a for (a,), b in (cuts.region.cuts[k] for k, _ in numbers))
         half = float((high - low) / 2) * (1 + 1e-12) + 1e-15
         return Ball(np.array([float((low + high) / 2)]), np.array([[half]]))
 

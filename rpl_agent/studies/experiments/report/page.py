@@ -53,7 +53,7 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise ModelError("the report needs plotly: pip install plotly") from None
+        raise ModelError("the report needs plotly: pip install 'rpl-agent[report]'") from None
     return get_plotlyjs()
 
 
