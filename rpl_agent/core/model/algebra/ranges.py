@@ -249,7 +249,7 @@ def _products(theta: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 @cached_fact
 def taylor_shifts(table: ExpressionTable) -> _Shifts:
-    """What expressions around other points are made of."""
+    """The terms t^α of all expansions, and which monomials contribute to each."""
     pairs = [
         (m, alpha)
         for m, exponents in enumerate(table.monomials.tolist())

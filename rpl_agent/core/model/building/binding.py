@@ -21,7 +21,7 @@ class Binding:
     """
 
     pmdp: ParametricMDP
-    objective: Objective | None  # for plays without a time limit; None if they never end
+    objective: Objective | None  # of plays without a time limit; None if they never end
     first: Callable[[Any], Any]  # observation after a reset -> value of a state
     next: Callable[[Any, int, Any, float | None, bool], Any]
     paid: np.ndarray | None = None  # (T,) by transition; None for what the objective counts (costs negative)

@@ -228,7 +228,7 @@ class _Explorer:
                 raise ModelError(f"more than {self._max_states} states: raise max_states or use build_vectorized")
             for rows in described:
                 self.rows.append([(a, {self.number[s]: p for s, p in ps.items() if p.terms}) for a, ps in rows])
-        raise_problems(self._name, self._problems)  # of single expressions; whole rows are checked later
+        raise_problems(self._name, self._problems)  # problems of single expressions; whole rows are checked later
 
     def _choices(self, state: Any, initial: Any) -> Any:
         if state is START:

@@ -122,7 +122,7 @@ def rows_off(pmdp: ParametricMDP) -> list[int]:
         return np.flatnonzero(np.diff(off.indptr)).tolist()
     entries, own = gather(table.indptr, pmdp.expression)
     places = np.repeat(pmdp.transition_row, np.diff(own)) * table.num_monomials + table.indices[entries]
-    places = np.concatenate([places, np.arange(rows) * table.num_monomials])  # of minus one for each row
+    places = np.concatenate([places, np.arange(rows) * table.num_monomials])  # one −1 for each row
     numbers = np.concatenate([table.data[entries], np.full(rows, -one, dtype=object)])
     order = np.argsort(places, kind="stable")
     places, first = np.unique(places[order], return_index=True)
@@ -210,9 +210,9 @@ def expression_range(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray
 
 
 def _by_parts(B: np.ndarray, chosen: np.ndarray, domain: Domain) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The chosen expressions, rows of B (F, d), in groups; beside each the parameters to which its own are linked.
+    """The chosen expressions, rows of B (F, d), in groups, each with the parameters that constraints link to its own.
 
-    Most rows of a model use few of its parameters: a group's range is a matter of these, however many there are.
+    Most rows of a model use few of its parameters: a group's range depends on these alone.
     """
     groups: dict[tuple[int, ...], list[int]] = {}
     for f in chosen.tolist():

@@ -81,7 +81,7 @@ class Objective:
     discount: float = 1.0
     horizon: int | None = None
     unreached: Unreached | None = None
-    limits: tuple[Limit, ...] = ()  # that a policy has to keep; only `certify` and the agent know what to do with them
+    limits: tuple[Limit, ...] = ()  # that a policy has to keep; used by `certify` and the agent only
 
     def __post_init__(self) -> None:
         self._require_types()
@@ -238,10 +238,10 @@ class Objective:
 
     def resolve(self, pmdp: ParametricMDP) -> Task:
         """The objective as arrays over a model, known from then on; raises errors before any iteration."""
-        if self.limits:  # an answer without them would be one to another question
+        if self.limits:  # ignoring them would answer another question
             raise ModelError(f"{self.describe()} has limits: use rpl_agent.certify, RPLAgent or rpl certify")
         if self.target is not None and not self._mask(pmdp, self.target, "target").any():
-            # so the value is 0, or infinite if the target must be reached: often a misspelt formula
+            # the value is 0, or infinite if the target must be reached: often the formula is misspelt
             warnings.warn(f"the target label {self.target!r} holds in no state", RPLWarning, stacklevel=2)
         known = tasks(pmdp)
         task = known.get(self)
@@ -331,7 +331,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Limit:
-    """A number that a value must not exceed (of an objective that minimises) or not fall below (that maximises).
+    """A limit on a value: an upper one if its objective minimises, a lower one if it maximises.
 
     >>> Limit.parse("probability of fallen <= 0.05").describe()
     'P<=0.05 [ F "fallen" ]'
@@ -401,9 +401,9 @@ class Task:
         return self.reward if discount == 1.0 or not late.any() else self.reward * discount**late
 
     def must_play_errors(self, more: float = 0.0) -> bool:
-        """Whether nature has to choose errors of rewards, those of rounding and ``more``: of sums of gains and losses.
+        """Whether nature has to choose the errors of rewards (rounding, and ``more``): in sums of gains and losses.
 
-        The error of such a sum can be any share of it. Of other values it is a share or an amount (`outward`).
+        There an error can be any share of the sum. Elsewhere it is a known share or amount (`outward`).
         """
         return self.criterion.signed and more + self.reward_error.amount > 0.0
 

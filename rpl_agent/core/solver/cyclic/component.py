@@ -142,7 +142,7 @@ def _constant(
 
 
 def _transitions_of(problem: Problem, local: Local) -> np.ndarray:
-    """(T,) the model's transitions that those of a part are."""
+    """(T,) the number in the model of each transition of a part."""
     return gather(problem.pmdp.row_ptr, local.row_of)[0]
 
 
@@ -244,7 +244,7 @@ def _sure(problem: Problem, local: Local, lower: np.ndarray) -> tuple[np.ndarray
     """(where (n,), rows (n,), p (T,)): states where the maximisers reach an exit of value 1 with probability 1, the
     agent's rows and nature's distributions for that.
 
-    Of a region the graph knows only the hull, which may allow a nature that helps what the region does not: then none.
+    For a region the graph knows only the hull, in which a helpful nature may do more than in the region: then none.
     """
     rows, p = local.state_ptr[:-1].copy(), np.zeros(0)
     goal = np.concatenate([np.zeros(local.n, dtype=bool), lower[local.exits] == 1.0])

@@ -90,7 +90,7 @@ class Local:
     agent: int
     maximise: bool
     gamma: float
-    #: of the last chain, their order of the first, and the front; for whoever the players are
+    #: the last chain's factors, the first chain's order of elimination, and the front; shared by all fixed players
     factors: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod

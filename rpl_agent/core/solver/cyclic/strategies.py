@@ -150,7 +150,7 @@ def _approach(
     if risen:
         values[:n] = cost  # from 0 a cost would rise by one step per sweep
     steps = 0
-    sweeps = local.agent != FIXED_AGENT  # nature alone responds well enough to a solved chain
+    sweeps = local.agent != FIXED_AGENT  # if nature plays alone, its response to a solved chain is good enough
     losses = bool((local.reward < 0.0).any())
     if sweeps:
         # Compute nature's responses once per Newton step and keep them in the sweeps: sorting rows is most of a sweep.
@@ -192,7 +192,7 @@ def _constant_policies(local: Local, values: np.ndarray, p: np.ndarray) -> bool:
     for k in range(min(int(counts.max()), CONSTANT_ACTIONS)):
         rows = local.state_ptr[:-1] + np.minimum(k, counts - 1)
         if k == 0 and can_hold(local.fix_nature(p), False, local.fix_agent(rows), p).any():
-            return False  # a chain without an end, which its factors would show at ten times the price
+            return False  # plays never end; factors would show that too, at ten times the price
         new = local.chain(values, rows, p, 0.0)
         if new is None or not ((new[:n] >= 0.0) & (new[:n] < limit)).all():
             break  # if one action alone leads nowhere, the others rarely do better

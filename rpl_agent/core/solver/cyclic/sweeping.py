@@ -21,7 +21,7 @@ from rpl_agent.core.solver.cyclic.strategies import proper_start, scale_of
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
 
-#: sweeps over the strategies of one full sweep, and the share of its change that they leave
+#: sweeps over the strategies of one full sweep, and the share of its change that they may leave
 INNER, LEFT = 24, 0.1
 #: how often they may leave more until they are accelerated, and the most full sweeps
 PATIENCE, MOST_FULL_SWEEPS = 4, 200
@@ -128,7 +128,7 @@ class _Values:
 
 @dataclass(eq=False)
 class _Bound:
-    """Where one bound is looked for: values with their strategies and steps, in the model that must confirm it."""
+    """The search for one bound: values with their strategies and steps, and the model that must confirm it."""
 
     found: _Values
     steps: np.ndarray
@@ -143,7 +143,7 @@ class _Bound:
         return self.local if self.rows is None else self.local.fix_agent(self.rows)
 
     def bound(self, problem: Problem, exits: np.ndarray, apart: float, margin: float, mend: bool) -> np.ndarray | None:
-        """(n + m,) verified values, mended if need be and ``mend``; None if there are none.
+        """(n + m,) verified values, mended if needed and if ``mend`` allows it; None if there are none.
 
         ``apart``: how far the exits may lie from those that the values were found for.
         """
@@ -271,7 +271,7 @@ def _both(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """(lower, upper), each (n + m,), see `_Bound.bound`."""
     found: dict[bool, np.ndarray] = {}
-    # where other rows may do better first: that side fails more often
+    # first the side where other rows may do better: it fails more often
     for side in sides if problem.agent == MAX_AGENT else reversed(sides):
         bound = side.bound(problem, exits[side.is_upper], apart if side.is_upper else 0.0, margin, mend)
         if bound is None:
