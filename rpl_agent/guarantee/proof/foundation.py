@@ -141,7 +141,7 @@ class Cuts:
 
     def _multipliers(self, program: LinearProgram, claim: checker.Claim, row: int, after: int) -> np.ndarray:
         """(n,) for max h·x over the cuts, where Σ f_i[x] U_i = c + h·x for a row."""
-        den = claim.den * self.line.den * claim.objective.discount.denominator
+        den = claim.den * self.line.den  # as the checker's, which divides by that of the discount at the end
         h = np.zeros(self.line.dimension)
         for f, v, _ in claim.successors(row, after):
             h += float(Fraction(v, den)) * np.array(self.line.terms[f][1:], dtype=float)
