@@ -1353,12 +1353,8 @@ class Statement:
         need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
         need(isinstance(self.given, bool) and (self.given or not self.baseline), "evaluated must be true or false")
         self.found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": self.given}
-        self.delta, self.method, self.regions, self.claims = (
-            delta,
-            method,
-            dict[int, Known](),
-            dict[str, Claim](),
-        )
+        self.delta, self.method = delta, method
+        self.regions, self.claims = dict[int, Known](), dict[str, Claim]()
 
     def region(self, number: int) -> Known:
         """What the data, or those of an earlier time, leave."""

@@ -41,7 +41,7 @@ from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.improvement import Improvement, improve
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.claims.limits import certify as certify_limited
-from rpl_agent.guarantee.likelihood.enclosure import Slabs
+from rpl_agent.guarantee.likelihood.enclosure import Strips
 from rpl_agent.guarantee.likelihood.joint_set import Ball
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import belongs, prove
@@ -136,7 +136,7 @@ def _any_ball(draw: random.Random) -> Iterator[Any]:
 
 def _narrow_slabs(draw: random.Random) -> Iterator[Any]:
     """Slabs beside the likelihood are narrower than their cuts, and so is the ball."""
-    share, plain, searched = draw.choice([0.01, 0.3, 0.9]), checker.Known.slab, Slabs.of.__func__  # type: ignore[attr-defined]
+    share, plain, searched = draw.choice([0.01, 0.3, 0.9]), checker.Known.slab, Strips.of.__func__  # type: ignore[attr-defined]
 
     def closer(low: Any, high: Any, share: Any) -> tuple[Any, Any]:
         middle = (low + high) / 2
@@ -146,11 +146,11 @@ def _narrow_slabs(draw: random.Random) -> Iterator[Any]:
         mu, h, low, high = plain(self, *given)
         return mu, h, *closer(low, high, Fraction(share))
 
-    def of(cls: type[Slabs], A: Any, low: Any, high: Any, names: list[Any]) -> Slabs:
+    def of(cls: type[Strips], A: Any, low: Any, high: Any, names: list[Any]) -> Strips:
         return searched(cls, A, *closer(low, high, share * (1 + 1e-6)), names)  # type: ignore[no-any-return]
 
     yield mock.patch.object(checker.Known, "slab", narrow)
-    yield mock.patch.object(Slabs, "of", classmethod(of))
+    yield mock.patch.object(Strips, "of", classmethod(of))
 
 
 def _plays_end(draw: random.Random) -> Iterator[Any]:

@@ -41,7 +41,7 @@ def test_a_ball_in_slabs_is_much_smaller_and_holds_all_that_they_leave(engagemen
     found = learned(world.pmdp, counts, 0.95e-3, world.objective)
     joint, ball, own = found.joint, found.ball, found.joint.ball()
     assert ball.slabs and (np.linalg.norm(ball.factor, axis=1) < 0.5 * np.linalg.norm(own.factor, axis=1)).all()
-    inverse, slabs = np.linalg.inv(ball.factor), found._beside()
+    inverse, slabs = np.linalg.inv(ball.factor), found._strips()
     draw = np.random.default_rng(0)
     points = draw.dirichlet(np.ones(5), 200_000)[:, :4]  # the domain is a simplex
     points = points[joint.contains(points)]

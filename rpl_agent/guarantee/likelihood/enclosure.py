@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rpl_agent.guarantee.likelihood.joint_set import BALL_MARGIN, BALL_ROUNDS, Ball, JointSet, Side
+from rpl_agent.guarantee.likelihood.joint_set import BALL_MARGIN, BALL_ROUNDS, Ball, JointSet, Strip
 
 #: Rounds of the search; steps to the centre in each, and at the end; the share below which a slab is left out.
 ROUNDS, STEPS, LAST_STEPS, NEGLIGIBLE = 30, 2, 12, 1e-3
@@ -26,7 +26,7 @@ ROUNDS, STEPS, LAST_STEPS, NEGLIGIBLE = 30, 2, 12, 1e-3
 WIDER = 1e-9
 
 
-class Slabs(NamedTuple):
+class Strips(NamedTuple):
     """low ≤ A x ≤ high."""
 
     A: np.ndarray  # (k, r)
@@ -35,7 +35,7 @@ class Slabs(NamedTuple):
     names: list[tuple[Any, Any]]  # of the cuts that say so, as in a proof: a·x ≥ low, a·x ≤ high
 
     @classmethod
-    def of(cls, A: np.ndarray, low: np.ndarray, high: np.ndarray, names: list[tuple[Any, Any]]) -> Slabs:
+    def of(cls, A: np.ndarray, low: np.ndarray, high: np.ndarray, names: list[tuple[Any, Any]]) -> Strips:
         """Those that have a width, a little widened."""
         kept = np.flatnonzero(A.any(axis=1) & (high > low) & np.isfinite(high - low))
         room = WIDER * (high - low)[kept]
@@ -49,12 +49,12 @@ class Slabs(NamedTuple):
         """(r,) the gradient of −Σ μ (high − a·x)(a·x − low)."""
         return (mu * (2.0 * (self.A @ x) - self.high - self.low)) @ self.A
 
-    def only(self, kept: np.ndarray) -> Slabs:
+    def only(self, kept: np.ndarray) -> Strips:
         """Those with these numbers."""
-        return Slabs(self.A[kept], self.low[kept], self.high[kept], [self.names[k] for k in kept.tolist()])
+        return Strips(self.A[kept], self.low[kept], self.high[kept], [self.names[k] for k in kept.tolist()])
 
 
-def enclosing_ball(joint: JointSet, slabs: Slabs) -> Ball | None:
+def enclosing_ball(joint: JointSet, slabs: Strips) -> Ball | None:
     """A ball around the joint set and slabs; None if none was found."""
     try:
         return _found(joint, slabs)
@@ -62,7 +62,7 @@ def enclosing_ball(joint: JointSet, slabs: Slabs) -> Ball | None:
         return None
 
 
-def _found(joint: JointSet, slabs: Slabs) -> Ball | None:
+def _found(joint: JointSet, slabs: Strips) -> Ball | None:
     A, square, x = slabs.A, np.square((slabs.high - slabs.low) / 2.0), joint.line.start.copy()
     observed, counts = joint.observed, joint.observed.counts
     room = max(joint.bound + joint.slack - float(joint.values(joint.center[None])[0]), 1.0)
@@ -85,7 +85,7 @@ def _found(joint: JointSet, slabs: Slabs) -> Ball | None:
     return _sized(joint, slabs, mu, _centre(joint, slabs, mu, x, LAST_STEPS))
 
 
-def _centre(joint: JointSet, slabs: Slabs, mu: np.ndarray, x: np.ndarray, steps: int) -> np.ndarray:
+def _centre(joint: JointSet, slabs: Strips, mu: np.ndarray, x: np.ndarray, steps: int) -> np.ndarray:
     """(r,) nearer to the minimiser of h than x, by damped steps of Newton's method that keep every f > 0."""
     observed, counts = joint.observed, joint.observed.counts
     outer = 2.0 * (slabs.A * mu[:, None]).T @ slabs.A
@@ -96,7 +96,7 @@ def _centre(joint: JointSet, slabs: Slabs, mu: np.ndarray, x: np.ndarray, steps:
     return x
 
 
-def _sized(joint: JointSet, slabs: Slabs, mu: np.ndarray, x: np.ndarray) -> Ball | None:
+def _sized(joint: JointSet, slabs: Strips, mu: np.ndarray, x: np.ndarray) -> Ball | None:
     """The ball around x that multiples μ (k,) of slabs prove; None if there is none."""
     observed, counts = joint.observed, joint.observed.counts
     relative = observed.weights / observed.values(x)[:, None]
@@ -119,5 +119,5 @@ def _sized(joint: JointSet, slabs: Slabs, mu: np.ndarray, x: np.ndarray) -> Ball
     least = np.linalg.eigvalsh(0.5 * (n_f * (counts * phi)[:, None]).T @ n_f + (n_k * mu[:, None]).T @ n_k)[0]
     if not float(least) * (1.0 - 1e-8) > room + float(np.linalg.norm(score @ factor)):  # the checker's check
         return None
-    used = [Side(float(m), a.tolist(), *pair) for m, a, pair in zip(mu, slabs.A, slabs.names)]
+    used = [Strip(float(m), a.tolist(), *pair) for m, a, pair in zip(mu, slabs.A, slabs.names)]
     return Ball(x, factor, used) if np.isfinite(factor).all() else None

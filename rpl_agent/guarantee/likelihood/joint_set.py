@@ -50,7 +50,7 @@ CUTS = {1: 2, 2: 32, 3: 60, 4: 60}
 MANY_DIMENSIONS_CUTS = 4
 
 
-class Side(NamedTuple):
+class Strip(NamedTuple):
     """A slab beside the likelihood, with the names that its two cuts have in a proof."""
 
     multiple: float  # μ ≥ 0
@@ -64,7 +64,7 @@ class Ball(NamedTuple):
 
     center: np.ndarray  # (r,)
     factor: np.ndarray  # (r, r)
-    slabs: Sequence[Side] = ()
+    slabs: Sequence[Strip] = ()
 
 
 class Prior(NamedTuple):

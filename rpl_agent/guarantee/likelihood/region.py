@@ -33,8 +33,7 @@ from rpl_agent.guarantee.likelihood.bets.slabs import Slabs, basis_of, shares_of
 from rpl_agent.guarantee.likelihood.block_set import block_set
 from rpl_agent.guarantee.likelihood.chart import MAX_RANK, Observations, parameter_chart
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
-from rpl_agent.guarantee.likelihood.enclosure import Slabs as Beside
-from rpl_agent.guarantee.likelihood.enclosure import enclosing_ball
+from rpl_agent.guarantee.likelihood.enclosure import Strips, enclosing_ball
 from rpl_agent.guarantee.likelihood.joint_set import Ball, JointSet, Rows, ellipsoid_of, joint_set, tangent_points
 from rpl_agent.guarantee.likelihood.polynomial.parameters import curved_region
 
@@ -129,13 +128,13 @@ class Learned:
         assert self.joint is not None
         if self.ball is not None and self._spread <= GAUSSIAN_SPREAD:
             return self.ball
-        found, often = enclosing_ball(self.joint, self._beside()), self.joint.observed
+        found, often = enclosing_ball(self.joint, self._strips()), self.joint.observed
         if found is None or self.ball is None:
             return found or self.ball
         sizes = [float(often.counts @ np.square(often.weights @ one.factor).sum(axis=1)) for one in (found, self.ball)]
         return found if sizes[0] < sizes[1] else self.ball
 
-    def _beside(self) -> Beside:
+    def _strips(self) -> Strips:
         """The slabs of intervals of expressions, of bounds of the domain, and of bets."""
         assert self.joint is not None
         line = self.joint.line
@@ -149,7 +148,7 @@ class Learned:
             parts.append((self.slabs.A[::2], -self.slabs.b[1::2], self.slabs.b[::2]))
             names += [(k + 1, k) for k in range(0, len(self.slabs.b), 2)]
         A, below, above = (np.concatenate(part) for part in zip(*parts))
-        return Beside.of(A, below, above, names)
+        return Strips.of(A, below, above, names)
 
 
 def parallel_walls(walls: np.ndarray) -> list[tuple[int, int]]:
