@@ -342,6 +342,7 @@ def test_the_number_on_the_certificate_is_what_is_proved(tmp_path):
 
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("name", OBJECTIVES)
+@particles_once()
 def test_the_regret_is_proved_and_no_smaller_one(name, given):
     """By functions of one region; of the policy found, and of a given one, whose bounds say nothing about the best."""
     pmdp = model()
