@@ -222,7 +222,7 @@ def test_the_harness_sees_a_policy_that_is_tested_on_the_data_that_chose_it():
     """The planted mistake: no split. Of 2,000 equal slot machines the luckiest one is tested on its own luck."""
     world, objective = slot_machines(2_000)
     honest, planted = 0, 0
-    for seed in range(12):
+    for seed in range(6):
         counts = marked(world, Policy.uniform(world.pmdp), 300_000, seed)
         claim = VisitBets(world.pmdp, counts, objective, SHARE / MARKS[-1][1]).own
         honest += claim.lower > value(world, objective, claim.policy)
@@ -231,4 +231,4 @@ def test_the_harness_sees_a_policy_that_is_tested_on_the_data_that_chose_it():
         rows = PolicyRows.of(world.pmdp, objective, policy)
         plan = VisitPlan.at_mark(rows, counts.transitions, SHARE, 1, 0.5)
         planted += VisitBounds(plan, counts.transitions).bound(-1.0) > value(world, objective, policy)
-    assert honest <= 7 < 11 <= planted  # 12 runs with probability at most 0.3 each
+    assert honest <= 4 < 5 <= planted  # 6 runs with probability at most 0.3 each
