@@ -71,7 +71,7 @@ def judge(case: Case, folder: str | None) -> list[dict[str, Any]]:
         else:
             path = Path(scratch) / "model.prism"
             path.write_text(case.text)
-        program = _program(path, case.constants)
+        program = storm_program(path, case.constants)
         found = []
         for question in case.properties:  # Storm builds a model for each question, too
             model = prism.load(path, case.constants, max_states=10**8, only_for=question)
@@ -105,7 +105,7 @@ def _row(case: Case, question: str, model: Any, program: Any) -> dict[str, Any]:
     }
     if program is None:
         return row
-    storm, value = _storm(program, question)
+    storm, value = storm_seconds(program, question)
     if query.complement:
         low, high = 1.0 - high, 1.0 - low
     slack = PRECISION * max(1.0, abs(low))
@@ -126,7 +126,7 @@ def timed(call: Any) -> tuple[float, Any]:
     return least, result
 
 
-def _program(path: Path, constants: dict[str, str]) -> Any:
+def storm_program(path: Path, constants: dict[str, str]) -> Any:
     try:
         import stormpy
     except ImportError:
@@ -151,7 +151,7 @@ def _for_storm(text: str) -> str:
     return "\n".join(["mdp", *sorted(lines, key=lambda line: not number.match(line))])
 
 
-def _storm(program: Any, question: str) -> tuple[float, float]:
+def storm_seconds(program: Any, question: str) -> tuple[float, float]:
     """(CPU seconds of the faster method, value) of Storm, on the model that it builds for this question."""
     import stormpy
     from stormpy import environments

@@ -9,6 +9,7 @@ it has after its imports (Linux).
 from __future__ import annotations
 
 import multiprocessing
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_cyclic import timed
+from benchmarks.bench_cyclic import storm_program, storm_seconds, timed
 from benchmarks.cyclic_models import CHASE, DEPOT_TEXT, HOME, STEPS, depot_actions, drone, pursuit
+from benchmarks.cyclic_models import depot as floor
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Nature, Objective, ParametricMDP
 from rpl_agent.core.model.building.builder import build
@@ -185,7 +187,7 @@ def _cold(relaxation: Any, objective: Objective, nature: Nature, width: float) -
 
 
 def growth(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
-    """A cold solve of the known model at 1e-6, per transition."""
+    """A cold solve of the known model at 1e-6, per transition, and Storm's on the same floor."""
     found: list[Row] = []
     for size in sizes:
         pmdp, objective = depot(size, unknown=False)
@@ -201,9 +203,23 @@ def growth(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
                 "of the smallest": each / (found[0]["CPU s per 10^6"] if found else each),
                 "sweeps": solution.iterations,
                 "value": solution.middle,
+                **_of_storm(size, pmdp.num_transitions, found[0] if found else {}),
             }
         )
     return found
+
+
+def _of_storm(size: tuple[int, int], transitions: int, smallest: Row) -> Row:
+    """Storm's CPU seconds per 10^6 transitions; nothing without Storm."""
+    case = floor(*size)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "floor.prism"
+        path.write_text(case.text)
+        program = storm_program(path, case.constants)
+    if program is None:
+        return {}
+    each = 1e6 * storm_seconds(program, case.properties[0])[0] / transitions
+    return {"storm s per 10^6": each, "storm, of the smallest": each / smallest.get("storm s per 10^6", each)}
 
 
 def gap(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
