@@ -125,6 +125,8 @@ bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q)
             if (sure[s] && open[s])
                 k->rows[s] = staying_row(k, s, sure);
         set_values(k, done, sure, true, 0.0);
+        if (memchr(done, false, states) == NULL)
+            return true;
     }
     if (ends && chooses) {
         surely_reached(k, done, sure, reached, open);
@@ -138,7 +140,7 @@ bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q)
                 return false; /* it must be shown how to miss the target */
         set_values(k, done, sure, k->must_reach, k->reach ? 1.0 : INFINITY);
     }
-    if (!chooses)
+    if (!chooses || memchr(done, false, states) == NULL)
         return true;
     for (int64_t row = 0; row < g->state_ptr[states]; row++) /* where the agent may loop for free values are not unique */
         usable[row] = k->play->reward[row] > 0.0 ? 1 : 2;
