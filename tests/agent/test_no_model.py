@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Te
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rpl_agent import BaseCallback, CertificateLog, DataError, ModelError, Never, RPLAgent, RPLWarning
+from rpl_agent.agent.discovery.repeats import RepetitionWatch
 from rpl_agent.agent.discovery.source import OpenSource
 from rpl_agent.agent.discovery.world import list_actions
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
@@ -318,6 +319,16 @@ def test_an_environment_that_repeats_its_chance_is_refused(seeds):
         agent.learn(20)
     with pytest.raises(DataError, match="no certificate: what was assumed is refuted"):
         agent.certify()
+
+
+def test_steps_without_chance_are_not_compared(monkeypatch):
+    compared = []
+    monkeypatch.setattr(RepetitionWatch, "add_alone", lambda watch, *step: compared.append(step))
+    agent_of(corridor(slip=0.0)).learn(700)
+    by_chance = len(compared)
+    compared.clear()
+    agent_of(corridor(slip=0.0), deterministic=True).learn(700)
+    assert 0 < len(compared) < 0.7 * by_chance  # those that end an episode or are new
 
 
 def test_chance_that_repeats_itself_later_is_refused_soon():

@@ -249,7 +249,7 @@ class OpenSource(EnvSource):
         last = min(horizon or math.inf, self._world.longest or math.inf) - 1
         plain = () if self._world.state_of is not None else WHOLE  # a whole number that is observed is the state
         choices_of, path, size = self._chooser(), list[Outcome](), 0.0
-        choices, state, watched = choices_of(0), lane.state, self._seen.repetitions.compares_episodes
+        choices, state, watched = choices_of(0), lane.state, self._is_watched
         first = length = lane.length
         try:
             for length in range(first, first + most):
@@ -285,6 +285,11 @@ class OpenSource(EnvSource):
             return None
         finally:
             self._went_on(first, length, state, size, path, done)
+
+    @property
+    def _is_watched(self) -> bool:
+        """Whether episodes are compared; without chance their agreement says nothing."""
+        return self._seen.repetitions.compares_episodes and not self._world.assumptions.deterministic
 
     def _went_on(
         self, first: int, length: int, state: int, size: float, path: list[Outcome], done: SampledBatch
