@@ -187,6 +187,14 @@ def test_proofs_of_random_models_pass_and_lies_do_not(seed):
     assert tally.failures == [] and sum(tally.problems.values()) in range(16, 20)
 
 
+def test_what_proofs_do_not_cover_by_name_is_no_failure_of_the_fuzz():
+    case = next(case for _, case in proofs.cases(44131) if "refused" in case.proof)
+    for reason, failures in ((case.proof["refused"], 0), ("something else", 1)):
+        tally = Tally()
+        proofs.judge(tally, Dice(1), "polynomials", replace(case, proof=case.proof | {"refused": reason}))
+        assert len(tally.failures) == failures
+
+
 def test_proofs_of_random_blocks_pass_and_lies_do_not():
     """More unknowns than one joint set has: bets and a ball across blocks, against exact values."""
     tally = Tally()
