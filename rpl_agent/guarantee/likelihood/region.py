@@ -40,6 +40,9 @@ from rpl_agent.guarantee.likelihood.polynomial.parameters import curved_region
 #: Use the ball alone if no expression varies by more than this share over it, which makes it less than 2 % too wide,
 #: and no row of the domain or of the intervals cuts off more than this share of its width.
 GAUSSIAN_SPREAD, SHALLOW = 0.1, 0.01
+#: Use a ball in slabs if the expressions vary over it, squared, by less than this share of what they do over the
+#: likelihood's own: that is no more than a sign of narrower bounds (Engagement, 10^4 episodes: 0.89, and a wider gap).
+CLEARLY = 0.85
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +135,7 @@ class Learned:
         if found is None or self.ball is None:
             return found or self.ball
         sizes = [float(often.counts @ np.square(often.weights @ one.factor).sum(axis=1)) for one in (found, self.ball)]
-        return found if sizes[0] < sizes[1] else self.ball
+        return found if sizes[0] < CLEARLY * sizes[1] else self.ball
 
     def _strips(self) -> Strips:
         """The slabs of intervals of expressions, of bounds of the domain, and of bets."""
