@@ -259,6 +259,7 @@ def loads(
         domain, pool = unknowns.domain(parameter_domain(text, program, parameters or {})), Pool()
         graph, machine = explore(program, initial_states(program), max_states, progress)
         ends = [expressions(graph, machine, pool, chances) for chances in _chances(program, machine)]
+        graph = replace(graph, branch=graph.branch[:0].copy())  # of no more use, and as large as the model
         made = assemble(program, graph, machine, pool, ends, domain, Path(source).stem)
         model, sums = normalised(made.model) if normalise and made.bounds is None else (made.model, [])
         if unknown != COMMANDS or unknowns.kept:  # distributions on simplices and their products are valid as they are

@@ -95,10 +95,9 @@ def assemble(
     """Assemble a model; `ends` are the pool ids of the transitions, or of both ends of their intervals."""
     states = len(graph.keys)
     base_names = _actions(program, machine)
-    transition_choice = graph.transition_choice
     is_chain = program.kind == "dtmc"
     if is_chain:
-        ends = [_uniform(graph, transition_choice, ids, states, pool) for ids in ends]
+        ends = [_uniform(graph, graph.transition_choice, ids, states, pool) for ids in ends]
         action, names = np.zeros(len(graph.choice_state), dtype=np.int64), ["step"]
     else:
         of_combination = np.array([*graph.combination_action.tolist(), len(machine.actions)])  # DEADLOCK = -1: last
@@ -124,7 +123,8 @@ def assemble(
     place = np.empty(len(rows), dtype=np.int64)
     place[rows] = np.arange(len(rows))
     row_state, row_action, row_combination = row_state[rows], row_action[rows], row_combination[rows]
-    row, successor, ends, merged = _merge(place[row_of_choice[transition_choice]], graph.successor, ends, states, pool)
+    row_of_choice = place[row_of_choice].astype(np.int32)
+    row, successor, ends, merged = _merge(row_of_choice[graph.transition_choice], graph.successor, ends, states, pool)
     row_ptr = np.searchsorted(row, np.arange(len(rows) + 1))
     columns = machine.codec.columns(graph.keys)
     label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
@@ -233,9 +233,14 @@ def _merge(
 
     The last result (T,) says which are sums of several.
     """
-    order = np.argsort(row * states + successor, kind="stable")
-    row, successor, ends = row[order], successor[order], [ids[order] for ids in ends]
-    same = np.concatenate([[False], (np.diff(row) == 0) & (np.diff(successor) == 0)])
+    key = row.astype(np.int64)  # in place: this is when most memory is in use
+    key *= states
+    key += successor
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    same = np.concatenate([[False], key[1:] == key[:-1]])
+    del key
+    row, successor, ends = row[order], successor.astype(np.int32)[order], [ids[order] for ids in ends]
     merged = np.zeros(len(row), dtype=bool)
     if same.any():
         starts = np.flatnonzero(~same)

@@ -63,7 +63,7 @@ class Graph:
 
     @property
     def transition_choice(self) -> np.ndarray:
-        return np.repeat(np.arange(len(self.choice_state)), np.diff(self.choice_ptr))
+        return np.repeat(np.arange(len(self.choice_state), dtype=np.int32), np.diff(self.choice_ptr))
 
 
 def default_limit() -> int:
@@ -307,8 +307,9 @@ def expressions(graph: Graph, machine: Machine, pool: Pool, chances: list[list[N
     result = np.ones(len(graph.successor), dtype=np.int32)
     if not depth:
         return result
-    combination = np.repeat(graph.choice_combination, np.diff(graph.choice_ptr))
-    state = np.repeat(graph.choice_state, np.diff(graph.choice_ptr))
+    lengths = np.diff(graph.choice_ptr)
+    combination = np.repeat(graph.choice_combination.astype(np.int32), lengths)
+    state = np.repeat(graph.choice_state.astype(np.int32), lengths)
     first, width = _digits(graph, factors, chances, depth)
     offset = np.concatenate([[0], np.cumsum([len(nodes) for nodes in chances])])
     for k in range(depth):
@@ -330,7 +331,7 @@ def _digits(
     graph: Graph, factors: list[tuple[int, ...]], chances: list[list[Node | None]], depth: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Per combination (DEADLOCK last) and factor: its command (-1: none), and the stride of its digit in `branch`."""
-    first = np.full((len(factors) + 1, depth), -1, dtype=np.int64)
+    first = np.full((len(factors) + 1, depth), -1, dtype=np.int32)
     width = np.ones((len(factors) + 1, depth), dtype=np.int64)
     for i, members in enumerate(factors):
         stride = 1
