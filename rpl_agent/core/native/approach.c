@@ -7,8 +7,8 @@
 /* Sweeps over the strategies of one full sweep, and the share of its change that they leave. */
 #define INNER 24
 #define LEFT 0.1
-/* How often they may leave more until they are accelerated, from then on whenever they do; sweeps that count steps
- * before these are; the most full sweeps; the most accelerated steps. */
+/* How often sweeps may leave more before they are accelerated (from then on, whenever they do); sweeps that count steps
+ * before that is accelerated; the most full sweeps; the most accelerated steps. */
 #define PATIENCE 3
 #define COUNTING 48
 #define MOST_FULL_SWEEPS 200

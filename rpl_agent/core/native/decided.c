@@ -111,7 +111,7 @@ bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q)
     for (int64_t s = 0; s < states; s++)
         open[s] = !done[s];
     memcpy(reached, ends ? target : done, states);
-    if (!(k->must_reach && chooses)) { /* where the end is never reached, by whoever chooses */
+    if (!(k->must_reach && chooses)) { /* where the end is never reached, whoever chooses */
         grow(k, agent == MIN_AGENT || (agent == MAX_AGENT && !k->reach), reached, open, NULL);
         if (!ends)
             for (int64_t s = 0; s < states; s++)
@@ -131,7 +131,7 @@ bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q)
     if (ends && chooses) {
         surely_reached(k, done, sure, reached, open);
         set_values(k, done, sure, k->reach, k->reach ? 1.0 : INFINITY);
-    } else if (ends) { /* sure is what cannot come to where the end is never reached */
+    } else if (ends) { /* sure: the states from which no play gets to where the end is never reached */
         for (int64_t s = 0; s < states; s++)
             sure[s] = !reached[s] && !target[s];
         grow(k, false, sure, open, NULL);
@@ -142,7 +142,7 @@ bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q)
     }
     if (!chooses || memchr(done, false, states) == NULL)
         return true;
-    for (int64_t row = 0; row < g->state_ptr[states]; row++) /* where the agent may loop for free values are not unique */
+    for (int64_t row = 0; row < g->state_ptr[states]; row++) /* values are not unique where the agent may loop for free */
         usable[row] = k->play->reward[row] > 0.0 ? 1 : 2;
     for (int64_t s = 0; s < states; s++)
         open[s] = !done[s];

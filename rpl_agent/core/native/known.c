@@ -87,7 +87,7 @@ static bool mended_bound(known *k, bool upward, double margin, int64_t *rows)
     return good && verified(k, upward);
 }
 
-/* Both bounds at a margin, mended if need be and `mend`; that on which other rows may do better first, as it fails more. */
+/* Both bounds at a margin, mended if needed and if `mend`; first that on which other rows may do better: it fails more. */
 static bool both_bounds(known *k, double margin, double apart, bool mend, int64_t *rows)
 {
     const bool first = k->play->agent == MAX_AGENT;

@@ -1,7 +1,7 @@
 /* In which order states are solved: successors first; components and layers where plays can come back. */
 #include "core.h"
 
-/* States after which an order turns back to those that became ready behind it. */
+/* After so many states an order returns to those behind it that have become ready. */
 #define PART 4096
 /* The mark of a state that is not to be put in order (again). Others count the transitions into them. */
 #define NO_WAIT -1
