@@ -231,4 +231,4 @@ def test_the_harness_sees_a_policy_that_is_tested_on_the_data_that_chose_it():
         rows = PolicyRows.of(world.pmdp, objective, policy)
         plan = VisitPlan.at_mark(rows, counts.transitions, SHARE, 1, 0.5)
         planted += VisitBounds(plan, counts.transitions).bound(-1.0) > value(world, objective, policy)
-    assert honest <= 4 < 5 <= planted  # 6 runs with probability at most 0.3 each
+    assert honest <= 3 and planted == 6  # 6 runs with probability at most 0.3 each
