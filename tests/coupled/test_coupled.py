@@ -25,6 +25,7 @@ from rpl_agent.core.solver.problem import Problem
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.pipeline import Config
 from rpl_envs.toy.blackjack import blackjack_model
+from rpl_envs.toy_text import frozen_lake
 from tests.reference.coupled import box_points, exact_rows, exact_value, objectives, random_model, reached_by
 
 CENTER = np.array([0.5, 0.5])
@@ -548,3 +549,22 @@ def test_the_first_wrong_sign_is_that_of_the_formula():
             bad = np.flatnonzero(held & (sign * u - size < 0.0))
             assert core.wrong_sign(50, held, r, sign, u, g) == (bad[0] if len(bad) else -1)
             assert core.wrong_sign(50, np.zeros(50, bool), r, sign, u, g) == -1
+
+
+def test_last_bits_of_equal_values_do_not_decide_whether_a_bound_is_found():
+    """FrozenLake has six states of one value; a row that only passes between them cannot pay for its own rounding."""
+    lake = frozen_lake()
+    table = lake.pmdp.table
+    p = np.where(table.is_constant, 0.0, 0.004)
+    at = table.at(np.full(lake.pmdp.num_parameters, 1 / 3))
+    region = build_region(lake.pmdp, np.clip(at - p, 0, 1), np.clip(at + p, 0, 1))
+    relaxation = Rectangular(lake.pmdp, region)
+    problem = Problem.of(relaxation, lake.objective, Nature.ADVERSARIAL, None)
+    start = solve_both(relaxation, lake.objective)[0].policy
+    expansion = expansion_of(problem, frame_of(region, lake.pmdp.table.reduction.weights), None, start)
+    draw = np.random.default_rng(1)
+    for _ in range(8):
+        way = draw.choice([-np.inf, np.inf], expansion.values.shape)
+        moved = np.where(problem.task.decided, expansion.values, np.nextafter(expansion.values, way))
+        bound = find_bound(problem, replace(expansion, values=moved), Side.UPPER, every_policy=True)
+        assert bound is not None and not AffineProof(problem, region).issues(bound)

@@ -48,6 +48,8 @@ ACCURATE, SWEEPS = 1e-5, 20_000
 MOST_SLACK = 4.0
 #: a slack above this multiple of the first payment does not converge
 DIVERGED = 30.0
+#: the grid on which equal values are made equal, relative to the largest one
+GRID = 2.0**-40
 
 
 def find_bound(
@@ -77,7 +79,25 @@ def find_bound(
     if every_policy and problem.criterion.must_reach:
         paid = _with_slack(problem, expansion, bound, margin, leave_rest=True)
         return _with_factor(problem, expansion, bound if paid is None else paid)
-    return _with_slack(problem, expansion, bound, margin, leave_rest=False)
+    found = _with_slack(problem, expansion, bound, margin, leave_rest=False)
+    return _on_grid(problem, expansion, bound, largest) if found is None and every_policy else found
+
+
+def _on_grid(problem: Problem, expansion: ValueExpansion, bound: AffineBound, largest: float) -> AffineBound | None:
+    """A bound whose numbers are multiples of one power of two, so that equal values are equal to the last bit.
+
+    A row between states of equal value misses its inequality by its own rounding error, for ever: where plays of the
+    policy pass through both, a payment raises both alike. Differences that are exactly 0 have no rounding error.
+    """
+    if not largest > 0.0:
+        return None
+    step = GRID * 2.0 ** float(np.ceil(np.log2(largest)))
+    rounded = replace(bound, values=_multiples(bound.values, step), gradient=_multiples(bound.gradient, step))
+    return _with_slack(problem, expansion, rounded, step, leave_rest=False, step=step)
+
+
+def _multiples(numbers: np.ndarray, step: float) -> np.ndarray:
+    return np.round(numbers / step) * step
 
 
 def _of_worst_rows(
@@ -112,8 +132,14 @@ def _of_worst_rows(
 
 
 def _with_slack(
-    problem: Problem, expansion: ValueExpansion, bound: AffineBound, margin: float, leave_rest: bool
+    problem: Problem,
+    expansion: ValueExpansion,
+    bound: AffineBound,
+    margin: float,
+    leave_rest: bool,
+    step: float = 0.0,
 ) -> AffineBound | None:
+    """The slack earned along plays of the policy, in multiples of ``step`` unless it is 0; None if none suffices."""
     order = np.flatnonzero(bound.scope & ~problem.task.decided)
     slack, first, limit, before, share = bound.slack, 0.0, np.inf, np.inf, 0.0
     for _ in range(ROUNDS):
@@ -128,6 +154,7 @@ def _with_slack(
         before = worst
         payment = expansion.spread(np.where(missed > 0.0, (1.0 + OVERPAID) / (1.0 - share) * missed + margin, 0.0))
         slack = np.maximum(slack + payment, 0.0)
+        slack = _multiples(slack, step) if step else slack
         if first == 0.0:
             first, limit = worst, DIVERGED * float(slack.max())
         if not np.isfinite(slack).all() or slack.max() > limit:
