@@ -797,9 +797,9 @@ void seed_state(uint64_t seed, uint64_t *state /*[4]*/);
 void cumulate(int64_t count, const int64_t *pointer /*[count + 1]*/, const double *weights /*[pointer[count]]*/,
               double *out /*[pointer[count]]*/);
 
-/* Simulates until `episodes` are done, or the one is done in which a count reached its limit; returns how many.
- * `policy` (R,) holds running sums of a policy, counts (T,) is added to. (episodes,) are returns, values
- * (what the episodes are worth), lengths and the states that they ended in; stopped (1,) says whether a limit was
+/* Simulates episodes, at most so many: the one in which a count reaches its limit is the last. Returns their number.
+ * `policy` (R,) holds running sums of a policy; counts (T,) are added to. returns, values (what an episode is worth),
+ * lengths and last (the state in which it ended) have one number per episode; stopped (1,) says whether a limit was
  * reached. */
 int64_t run_episodes(const world *w, const double *policy /*[w.state_ptr[#w.state_ptr - 1]]*/, int64_t max_steps,
                      int64_t episodes, uint64_t *rng /*[4]*/, int64_t *counts /*[#w.successor]*/, const limits *until,
@@ -825,7 +825,7 @@ void action_masks(int64_t count, int64_t actions, const int64_t *state_ptr /*[*]
 
 /* Q-learning, epsilon-greedy, in the episodes first, ..., first + episodes - 1; returns their steps. An update moves
  * q by n^-omega (reward + arrival + discount max q' - q), without q' where the next state is `terminal`: an episode
- * that was cut bootstraps from its last state. The probabilities of the world only play it. */
+ * that was cut bootstraps from its last state. The world's probabilities serve only to draw its steps. */
 int64_t q_episodes(const world *w, const learning *how, const bool *terminal /*[#w.state_ptr - 1]*/, int64_t max_steps,
                    int64_t first, int64_t episodes, uint64_t *rng /*[4]*/,
                    double *q /*[w.state_ptr[#w.state_ptr - 1]]*/, int64_t *visits /*[w.state_ptr[#w.state_ptr - 1]]*/);
@@ -933,13 +933,13 @@ typedef struct new_rows {
 /* The 2^n vertices of the box whose rows are x_j <= loose[2 j] and -x_j <= loose[2 j + 1]. */
 void box_graph(const vertex_graph *graph);
 
-/* Cuts by the most violated rows until none is violated: CLIP_CUT; or until a row cannot cut: why, *refused the row,
- * which is then redundant. The graph has room for all rows. Scratch: ranks (3 m). */
+/* Cuts by the most violated rows. Returns CLIP_CUT once none is violated, else why a row cannot cut, with that row in
+ * *refused, which then counts as redundant. The graph has room for all rows. Scratch: ranks (3 m). */
 int64_t cut_by_rows(const vertex_graph *graph, const vertex_scratch *scratch, const new_rows *rows,
                     double *ranks SCRATCH /*[3 * rows.m]*/, int64_t *refused /*[1]*/);
 
 /* Raises low and lowers high (n) to certified bounds of the polytope's coordinates inside the box [lower, upper]:
- * each is the bound that the basis of the vertex gives that goes furthest. */
+ * each bound comes from the basis of the vertex that lies furthest out. */
 void tighten_box(const vertex_graph *graph, const double *lower /*[graph.n]*/, const double *upper /*[graph.n]*/,
                  double *low /*[graph.n]*/, double *high /*[graph.n]*/);
 
@@ -1051,7 +1051,7 @@ typedef struct bet_model {
     double denominator;
     const double *reward /*[rows]*/;
     const bool *decided /*[states]*/; /* where plays end */
-    const double *final /*[states]*/; /* what plays are worth that end, or are over */
+    const double *final /*[states]*/; /* the value of a play that ends, or is over, there */
     bool maximise;
     bool in_steps; /* whether there is a horizon */
 } bet_model;
@@ -1093,14 +1093,14 @@ typedef struct row_chances {
 
 /* ---------------------------------------------------------------------- policy_chain.c: a policy where plays come back */
 
-/* I - gamma P of a policy at the centre, y = 0, on the states `solved` (n), as `assemble` writes it; place (S) says where
- * each of them stands among them, -1: it is not. How many entries there are, at most `capacity`. */
+/* I - gamma P of a policy at the centre, y = 0, on the states `solved` (n), as `assemble` writes it; place (S): the place
+ * of each state among them, -1 for others. Returns the number of entries, at most `capacity`. */
 int64_t policy_chain(int64_t n, const int64_t *solved /*[n]*/, const int32_t *place /*[*]*/, const choice *agent,
                      const row_chances *chances, double gamma, int64_t capacity, int32_t *indptr /*[n + 1]*/,
                      int32_t *indices /*[capacity]*/, double *data /*[capacity]*/);
 
-/* What a policy is paid in the states `solved` (n) and one step later, if values are v (S): total (n), and its derivative
- * by the probabilities alone, slope (n, r). */
+/* total (n) = reward + gamma P v of a policy in the states `solved` (n), for values v (S), and slope (n, r) its derivative
+ * by the probabilities alone. */
 void policy_sums(int64_t n, const int64_t *solved /*[n]*/, const choice *agent, const row_chances *chances,
                  const double *reward /*[#chances.row_ptr - 1]*/, double gamma, const double *v /*[*]*/,
                  double *total /*[n]*/, double *slope /*[chances.r * n]*/);
@@ -1129,9 +1129,9 @@ int64_t wrong_sign(int64_t count, const bool *held /*[count]*/, int64_t r, doubl
                    const double *g /*[count * r]*/);
 
 /* out[s] >= sign (T U - U) of what may be played in each state s of `order`, for all |y| <= 1, rounding included: a
- * value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower ones. With margin >= 0 a
- * state that misses it is raised on the spot, by as much and the margin, and out is what it was raised by: the least
- * slack where `order` has successors first and gamma = 1; without, threads share the states. Scratch: 2 r + 2 r r each. */
+ * value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower ones. With margin >= 0
+ * a state that misses it is raised at once, by what it misses and the margin, and out is that rise: the least slack if
+ * `order` has successors first and gamma = 1. Without a margin, threads share the states. Scratch: 2 r + 2 r r each. */
 void residuals(int64_t count, const int64_t *order /*[count]*/, const choice *agent, const row_chances *chances,
                const double *reward /*[#chances.row_ptr - 1]*/, double gamma, double sign, double margin,
                double *u /*[#agent.state_ptr - 1]*/, const double *g /*[chances.r * (#agent.state_ptr - 1)]*/,

@@ -363,7 +363,7 @@ static double direction_of(int64_t a, int64_t b, const double *values, double si
     return offset;
 }
 
-/* Multiplies a small gradient, and says by what: the extremum is where it was, but squares no longer underflow. */
+/* Scales up a small gradient, so that squares do not underflow; the extremum stays. Returns the factor. */
 static double enlarged(int64_t n, double *direction)
 {
     double largest = 0.0;
@@ -483,7 +483,7 @@ static void curved_distribution(int64_t a, int64_t b, int64_t lowest, const inte
         p[t] /= 1.0 - rest;
 }
 
-/* The column of B whose sum over a row is least, where that is more than *total, which becomes it; -1 elsewhere. */
+/* The column of B with the least sum over a row, if that exceeds *total, which it replaces; otherwise -1. */
 static int64_t best_corner(int64_t a, int64_t b, const double *values, double sign, double low, const interval_rows *in,
                            const bend *bent, double *total)
 {
