@@ -1,6 +1,6 @@
 """No model: certificates of environments of which only a range of returns is known.
 
-``gap`` = ``upper`` − ``lower`` of one run at δ = 0.1, seeds that nothing was tuned on; ``V*`` and ``value`` (of the
+``gap`` = ``upper`` − ``lower`` of one run at δ = 0.1; ``V*`` and ``value`` (of the
 returned policy) are exact. ``aim`` is the gap of the method's prototype, on worlds of the same names. Beside it
 ``ucrl2``, upper − lower of UCRL2's L1 balls (its states and rewards known to exist) for the same data and policy, and
 ``q_learning``, the lower bound that half of the episodes give for the greedy policy which Q-learning found in the other
