@@ -35,7 +35,7 @@ def ray_session(jobs: int | None = None) -> Iterator[None]:
 
 
 def count_pieces(pmdp: ParametricMDP, pieces: Sequence[str | Path], *, jobs: int | None = None) -> Log:
-    """Counts of a log in pieces, each read by one worker of Ray (`pip install rpl-agent[ray]`).
+    """Counts of a log in pieces, each read by one worker of Ray (the extra `ray`).
 
     The result is that of `Counts.merge` over the pieces in the order given, however many workers there are: marks are
     taken where pieces end. Each piece is tested for repeated chance. Two pieces are compared only as whole files,

@@ -53,7 +53,7 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise ModelError("the report needs plotly: pip install 'rpl-agent[report]'") from None
+        raise ModelError("the report needs plotly, which the extra `report` brings: pip install plotly") from None
     return get_plotlyjs()
 
 
