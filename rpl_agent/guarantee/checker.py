@@ -39,7 +39,7 @@ from math import factorial, fsum, isqrt, lcm, prod, sqrt
 from operator import mul
 from typing import Any
 
-FORMAT = "rpl-proof/7"
+FORMAT = "rpl-proof/8"
 #: Scale of enclosures: a number t stands for t / 2^BITS.
 BITS = 128
 ONE = 1 << BITS
@@ -59,7 +59,7 @@ STEPS = [sqrt(prime) for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)]
 MOST_BYTES, MOST_ENTRIES = 1 << 27, 20_000_000
 MOST_DIGITS, MOST_DEGREE, MOST_BITS = 1_000, 100, 1 << 14
 MOST_STEPS, MOST_WORK, MOST_MARKS, MOST_LOGARITHMS = 100_000, 20_000_000, 1_000, 500_000
-MOST_PIECES = 256  # of a region, in one comparison
+MOST_PIECES = 256  # of a region, in one bound or comparison
 MOST_SLABS = 200  # of a ball
 LONGEST = 300  # sentence, and name in it
 BOX, SIDES = ("parameters", "lower", "upper"), (("lower", False), ("upper", True))
@@ -1381,7 +1381,7 @@ class Statement:
         """With weights: for policies that keep the limits V_k ≤ c_k. Minimising, V ≥ V + Σ w (V_k − c_k) for w ≥ 0."""
         known = [Fraction(upper)] if (objective.is_reach if upper else objective.is_positive) else []
         if (part := self.proof.get(name)) is not None:
-            fits = objective.horizon is None or len(part["values"]) == objective.horizon + 1
+            fits = objective.horizon is None or "split" in part or len(part["values"]) == objective.horizon + 1
             need(fits, "values of a wrong number of steps")  # before bets are placed, which plan as many
             total, rest = objective, Fraction(0)
             if (given := part.get("weights")) is not None:
@@ -1391,28 +1391,37 @@ class Statement:
                 need(all(signs), "the weight of a limit has a wrong sign")
                 parts = [(Fraction(1), objective), *((w, limit) for w, limit, _ in weights if w)]
                 total, rest = Sum(self.model, parts), sum((w * c for w, _, c in weights), rest)
-            claim = self.claims[name] = Claim(self.region(part["region"]), policy, upper, part, total)
-            known.append(objective.off(claim.bound(), self.error, upper) - rest)
+            claims = [Claim(region, policy, upper, piece, total) for region, piece in self.pieces(part)]
+            worst = (max if upper else min)(claim.bound() for claim in claims)
+            self.claims[name] = claims[0]  # comparisons use it only over its own region
+            known.append(objective.off(worst, self.error, upper) - rest)
         self.settle(name, known, upper)
 
-    def differences(self, part: dict[str, Any], *asked: tuple[str, Policy | None]) -> list[Any]:
-        """(the most that a value exceeds another, at one parameter; the functions that say so) of each piece."""
+    def pieces(self, part: dict[str, Any]) -> list[tuple[Known, dict[str, Any]]]:
+        """The pieces of a region, or it alone, that may hold the truth; each with its part of the file."""
         self.splits = 0
-        found = self.pieces(self.region(part["region"]), part, asked)
+        found = self.leaves(self.region(part["region"]), part)
         need(bool(found), "all pieces of the region are empty: the data contradict the model")
         return found
 
-    def pieces(self, region: Known, part: dict[str, Any], asked: Any) -> list[Any]:
-        """A region is split in two, or empty because cuts contradict each other there, or has functions: of its own,
-        or those of bounds."""
+    def leaves(self, region: Known, part: dict[str, Any]) -> list[tuple[Known, dict[str, Any]]]:
+        """A region is split in two, or empty because cuts contradict each other there, or one piece."""
         if (split := part.get("split")) is not None:
             self.splits += 1
             need(self.splits < MOST_PIECES, f"the region has more than {MOST_PIECES} pieces")
             halves = zip(region.halves(split[0], exact(split[1])), part["pieces"], strict=True)
-            return [found for half, piece in halves for found in self.pieces(half, piece, asked)]
+            return [found for half, piece in halves for found in self.leaves(half, piece)]
         if (multipliers := part.get("empty")) is not None:
             need(region.most([Fraction(0)] * len(region.reach), multipliers) < 0, "a piece is not empty")
             return []
+        return [(region, part)]
+
+    def differences(self, part: dict[str, Any], *asked: tuple[str, Policy | None]) -> list[Any]:
+        """(the most that a value exceeds another, at one parameter; the functions that say so) of each piece."""
+        return [self.compared(region, piece, asked) for region, piece in self.pieces(part)]
+
+    def compared(self, region: Known, part: dict[str, Any], asked: Any) -> tuple[Fraction, list[Claim]]:
+        """By functions of the piece's own, or by those of bounds."""
         claims = list[Claim]()
         for given, (name, policy) in zip(part["functions"], asked, strict=True):
             claim = self.claims.get(name)
@@ -1422,7 +1431,7 @@ class Statement:
             if not claim or (claim.region, claim.policy, claim.objective) != (region, policy, self.objective):
                 raise Refused(f"the {name} bound is used, and there is none on this value")
             claims.append(claim)
-        return [(at_most(claims, part["start"]), claims)]
+        return at_most(claims, part["start"]), claims
 
     def regret(self) -> None:
         """By two functions, or by the gap of the bounds; 0 of an optimal policy. If rewards deviate, each value moves,

@@ -1,4 +1,4 @@
-"""Comparisons in pieces of a region, in the checker: each formula by itself, against the same in plain fractions."""
+"""Bounds and comparisons in pieces of a region, in the checker: each formula by itself, in plain fractions."""
 
 from __future__ import annotations
 
@@ -114,8 +114,9 @@ def statement(monkeypatch) -> Any:
             self.region, self.policy, self.upper, self.given, self.objective = region, policy, upper, given, objective
             self.checked = False
 
-        def bound(self) -> None:
+        def bound(self) -> Any:
             self.checked = True
+            return self.given["values"][-1] if isinstance(self.given, dict) else None
 
         def at_start(self) -> Fraction:
             return Fraction(self.given)
@@ -284,3 +285,81 @@ def test_gains_are_those_of_the_worst_piece(statement, maximising):
     statement.baseline, statement.found = None, {}
     statement.gain()
     assert statement.found == {}
+
+
+# ---------------------------------------------------------------------- bounds in pieces
+def values(*numbers: int) -> dict[str, Any]:
+    return {"values": [Fraction(x) for x in numbers]}
+
+
+def bounded(statement: Any, part: dict[str, Any], upper: bool, horizon: int | None = None) -> Fraction:
+    """The bound that a part of the file proves."""
+    name, objective = "upper" if upper else "lower", SimpleNamespace(**vars(OBJECTIVE), horizon=horizon)
+    objective.is_reach = objective.is_positive = False
+    objective.off = lambda bound, error, upper: bound + error if upper else bound - error
+    statement.proof = {"claim": {}, name: part}
+    statement.bound(name, objective, "mine", upper)
+    return statement.found[f"{name} proved"]
+
+
+HALVES = {"region": 7, "split": [0, 0.5], "pieces": [values(5), values(3)]}
+
+
+@pytest.mark.parametrize(("upper", "worst"), [(True, 5), (False, 3)])
+def test_the_bound_is_that_of_the_worst_piece(statement, upper, worst):
+    assert bounded(statement, HALVES, upper) == worst
+    assert bounded(statement, HALVES | {"pieces": HALVES["pieces"][::-1]}, upper) == worst
+    assert bounded(statement, {"region": 7} | values(4), upper) == 4  # the whole region is one piece
+    statement.error = Fraction(1, 4)
+    assert bounded(statement, HALVES, upper) == worst + (Fraction(1, 4) if upper else -Fraction(1, 4))
+
+
+def test_each_piece_of_a_bound_has_its_own_half(statement, monkeypatch):
+    seen = list[Any]()
+    known = checker.Claim
+
+    def noted(*given: Any) -> Any:
+        seen.append(known(*given))
+        return seen[-1]
+
+    monkeypatch.setattr(checker, "Claim", noted)
+    deeper = {"split": [1, 0.25], "pieces": [values(5), {"empty": [[0, 1.0]]}]}
+    assert bounded(statement, HALVES | {"pieces": [deeper, values(3)]}, True) == 5
+    assert [claim.region.name for claim in seen] == ["0<1/2 1<1/4 ", "0>1/2 "]
+    assert all(claim.checked and claim.policy == "mine" and claim.upper for claim in seen)
+
+
+@pytest.mark.parametrize("pieces", [[values(3)], [values(3)] * 3, []])
+def test_no_piece_of_a_bound_may_be_missing(statement, pieces):
+    with pytest.raises(ValueError, match="zip"):
+        bounded(statement, HALVES | {"pieces": pieces}, True)
+
+
+def test_a_piece_of_a_bound_is_not_left_out_as_empty(statement):
+    with pytest.raises(checker.Refused, match="a piece is not empty"):
+        bounded(statement, HALVES | {"pieces": [{"empty": [[0, 1.0]]}, values(3)]}, True)
+    nothing = SimpleNamespace(most=lambda h, multipliers: Fraction(-1, 2), reach=[None, None])
+    statement.region = {7: nothing}.__getitem__
+    with pytest.raises(checker.Refused, match="all pieces of the region are empty"):
+        bounded(statement, {"region": 7, "empty": [[0, 1.0]]}, True)
+
+
+def test_steps_are_counted_before_a_region_is_made(statement):
+    statement.region = None  # would fail
+    with pytest.raises(checker.Refused, match="values of a wrong number of steps"):
+        bounded(statement, {"region": 7} | values(4, 5), True, horizon=2)
+    statement.region = {7: Piece("")}.__getitem__
+    assert bounded(statement, {"region": 7} | values(4, 5, 6), True, horizon=2) == 6
+    assert bounded(statement, HALVES | {"pieces": [values(1, 2, 5), values(0, 0, 7)]}, True, horizon=2) == 7
+
+
+def test_the_function_of_a_piece_is_not_one_of_the_region(statement):
+    bounded(statement, HALVES, True)
+    statement.claims["upper"].policy = None
+    statement.claims["upper"].objective = statement.objective
+    part = {"region": 7, "functions": [None, 1], "start": []}
+    with pytest.raises(checker.Refused, match="the upper bound is used, and there is none on this value"):
+        statement.differences(part, *ASKED)
+    again = {"region": 7, "split": [0, 0.5], "pieces": [part, part]}  # the same halves, of another tree
+    with pytest.raises(checker.Refused, match="the upper bound is used, and there is none on this value"):
+        statement.differences(again, *ASKED)
