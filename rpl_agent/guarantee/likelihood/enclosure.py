@@ -20,7 +20,7 @@ import numpy as np
 
 from rpl_agent.guarantee.likelihood.joint_set import BALL_MARGIN, BALL_ROUNDS, Ball, JointSet, Strip
 
-#: Rounds of the search; steps to the centre in each, and at the end; the share below which a slab is left out.
+#: Rounds of the search; steps to the centre in each, and at the end; the share below which slabs are left out.
 ROUNDS, STEPS, LAST_STEPS, NEGLIGIBLE = 30, 2, 12, 1e-3
 #: By how much, relative to its width, a slab is widened: more than all rounding.
 WIDER = 1e-9
@@ -55,7 +55,7 @@ class Strips(NamedTuple):
 
 
 def enclosing_ball(joint: JointSet, slabs: Strips) -> Ball | None:
-    """A ball around the joint set and slabs; None if none was found."""
+    """A ball around the joint set and slabs; None if none was found, or if slabs add nothing."""
     try:
         return _found(joint, slabs)
     except np.linalg.LinAlgError:
@@ -74,11 +74,13 @@ def _found(joint: JointSet, slabs: Strips) -> Ball | None:
         curve = 0.5 * (relative * (counts * phi)[:, None]).T @ relative
         inverse = np.linalg.inv(shares[0] * curve / room + (A * (shares[1:] / square)[:, None]).T @ A)
         gain = inverse @ often @ inverse
-        worth = np.append((gain * curve).sum() / room, np.einsum("ki,ij,kj->k", A, gain, A) / square)
+        worth = np.append((gain * curve).sum() / room, ((A @ gain) * A).sum(axis=1) / square)
         shares = shares * np.sqrt(worth)
         shares /= shares.sum()
+        if shares[1:].sum() < NEGLIGIBLE:  # they shrink from round to round: the ball of the likelihood alone remains
+            return None
         x = _centre(joint, slabs, room * shares[1:] / (square * shares[0]), x, STEPS)
-        spread = np.einsum("fi,ij,fj->f", relative, inverse, relative)
+        spread = ((relative @ inverse) * relative).sum(axis=1)
         phi = 1.0 / (1.0 + 2.0 / 3.0 * np.sqrt(spread))
     kept = np.flatnonzero(shares[1:] > NEGLIGIBLE)
     slabs, mu = slabs.only(kept), room * shares[1:][kept] / (square[kept] * shares[0])

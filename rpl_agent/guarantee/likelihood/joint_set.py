@@ -38,13 +38,15 @@ Tally = Callable[[np.ndarray], np.ndarray]
 SHARE, NEGLIGIBLE, MOST_LOGARITHMS = 2.0**-20, 0.005, 40_000
 #: Likelihoods of all particles are computed if that takes at most this many logarithms; else only those of the nearest
 #: ones, at least the second number per dimension. Up to the last number, logarithms are kept with their mark.
-MOST_EVALUATED, NEAREST, MOST_KEPT = 1_000_000, 64, 200_000
+MOST_EVALUATED, NEAREST, MOST_KEPT = 1_000_000, 64, 400_000
 #: Windows that begin before this share of the data have too vague a prior to matter.
 EARLIEST = 1e-3
 #: Weight of the barrier, relative to the usual one, that keeps the likeliest point inside {f > 0}.
 INNER_BARRIER = 2.0**-20
-#: Rounds in which a ball settles, its margin, and steps of Newton's method to the boundary.
-BALL_ROUNDS, BALL_MARGIN, BOUNDARY_STEPS = 60, 1e-7, 12
+#: Rounds in which a ball settles, and its margin.
+BALL_ROUNDS, BALL_MARGIN = 60, 1e-7
+#: Most steps of Newton's method to the boundary, and the relative length of a step that is the last.
+BOUNDARY_STEPS, BOUNDARY_NEAR = 12, 1e-9
 #: Tangents by dimension.
 CUTS = {1: 2, 2: 32, 3: 60, 4: 60}
 MANY_DIMENSIONS_CUTS = 4
@@ -171,7 +173,10 @@ class JointSet:
                 here = f + t[:, None] * slope
                 excess = -np.log(here) @ self.observed.counts - self.bound
                 rise = -(slope / here) @ self.observed.counts
-                t = np.where((excess > 0.0) & (rise > 0.0), t - excess / rise, t)
+                step = np.where((excess > 0.0) & (rise > 0.0), excess / rise, 0.0)
+                t = t - step
+                if not (step > BOUNDARY_NEAR * t).any():
+                    break
         found = self.center + t[:, None] * rays
         return found[np.isfinite(found).all(axis=1) & np.isfinite(self.values(found))]
 
