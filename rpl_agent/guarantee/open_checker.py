@@ -7,10 +7,11 @@ in a world of which only a few facts are stated, a policy π that was fixed and 
 
 or names the first inequality that fails. V is the mean (discounted) return from the start. It does not search.
 
-*Bets.* Stakes b_1 … b_m in (0, 1) with equal weights are constants of this file, so they depend on no data. Let numbers
-y_1, y_2, … ≤ h have mean M given the past. Then Σ_i 1/m Π_k (1 + b_i (M − y_k)/(h − M)) is a positive martingale that
-begins with 1, so it ever reaches 1/α with probability ≤ α (Ville). It grows with M, and falls with every y_k. So, with
-probability ≥ 1 − α: if it is ≥ 1/α at a number m < h in place of M, with any Y_k ≥ y_k in place of y_k, then M ≤ m.
+*Bets.* Stakes b_i in (0, 1) and their weights w_i, whose sum is ≤ 1, are constants of this file, so they depend on no
+data. Let numbers y_1, y_2, … ≤ h have mean M given the past. Then Σ_i w_i Π_k (1 + b_i (M − y_k)/(h − M)) is a positive
+martingale that begins with at most 1, so it ever reaches 1/α with probability ≤ α (Ville). It grows with M, and falls
+with every y_k. So, with probability ≥ 1 − α: if it is ≥ 1/α at a number m < h in place of M, with any Y_k ≥ y_k in
+place of y_k, then M ≤ m.
 
 *Upper.* y = r + γV*(s') for the outcomes of one row (an action in a state), Y = r + γU(s') with a U ≥ V* shown before.
 The file lists bounds of rows in an order in which each follows from the earlier ones, from U = h on; with a horizon,
@@ -20,8 +21,8 @@ of π, from steps after π was fixed.
 
 *Shares of δ.* Half for rows: divided by actions and steps to go, then among states in the order of their first visits:
 the k-th with 2^j ≤ k < 2^(j + 1) has 2^−j / ((j + 1)(j + 2)), which sum to 1 (equal ones where the number of states is
-stated). 1/20 for the start. The j-th policy that is fixed has 449/1000 of 1/j − 1/(j + 1): 4/5 of it for its plays,
-199/1000 for Lo.
+stated). 1/20 for the start; if every action has one outcome, no row bets, and the start has their half too. The j-th
+policy that is fixed has 449/1000 of 1/j − 1/(j + 1): 4/5 of it for its plays, 199/1000 for Lo.
 
 Trusted: these two files; that `assumed`, `delta`, `policy_number` and `data` are the reader's; and the reader's
 assumptions: observations are a Markov state, the stated facts, states are listed by first visit, every outcome was
@@ -45,8 +46,9 @@ else:  # beside checker.py, without the package
 from_file, need, up, down, BITS = checker.exact, checker.need, checker.up, checker.down, checker.BITS
 
 FORMAT = "rpl-open-proof/1"
-#: The stakes, for ever, each with the same weight.
+#: The stakes, for ever, and their weights 1/3 · (2/3)^k, times 3^11.
 STAKES = [Fraction(97, 100) * Fraction(2, 5) ** k for k in range(11)]
+WEIGHTS, WHOLE = [2**k * 3 ** (10 - k) for k in range(11)], 3**11
 #: Shares of δ.
 ROWS, START, POLICIES = Fraction(1, 2), Fraction(1, 20), Fraction(449, 1000)
 PLAYS, REST = Fraction(4, 5), Fraction(199, 1000)
@@ -84,7 +86,7 @@ class Bet:
 
     def shows(self, numbers: list[tuple[int, int]], m: int, ceiling: int, share: Fraction) -> bool:
         """numbers : (number, how often), at most the ceiling, all times 2^BITS; m too."""
-        room, wanted, won = ceiling - m, (len(STAKES) << 64) / share, 0
+        room, wanted, won = ceiling - m, (WHOLE << 64) / share, 0
         if room <= 0:
             return m >= ceiling
         for k in sorted(range(len(STAKES)), key=lambda k: abs(k - self.first)):
@@ -94,7 +96,8 @@ class Bet:
                 factor = ((q * room + p * (m - min(y, ceiling))) << PRECISION) // (q * room)
                 total = times(total, power((factor, -PRECISION), count))
             shift = total[1] + 64
-            won += total[0] << min(shift, 1 << 16) if shift >= 0 else total[0] >> min(-shift, 1 << 16)
+            product = total[0] << min(shift, 1 << 16) if shift >= 0 else total[0] >> min(-shift, 1 << 16)
+            won += WEIGHTS[k] * product
             if won >= wanted:
                 self.first = k
                 return True
@@ -369,7 +372,8 @@ class Statement:
         bounds.successors = self.successors
         values, claimed = bounds.proved(part)[-1], down(from_file(part["start"]))
         numbers = [(values[s], n) for s, n in self.data.starts]
-        fits = Bet().shows(numbers, claimed, self.overall[1], START * self.delta)
+        share = START + ROWS if self.assumed.deterministic else START
+        fits = Bet().shows(numbers, claimed, self.overall[1], share * self.delta)
         need(fits, f"the bound {part['start']!r} of the start does not follow from those of its states")
         return claimed
 

@@ -13,7 +13,11 @@ from rpl_agent.core.native import core, read_only
 #: costs as much in weights as it gains: radii are 1.13 to 1.2 times those of the best single stake.
 LARGEST, RATIO, NUMBER = 0.97, 2.5, 11
 STAKES = read_only([LARGEST * RATIO**-k for k in range(NUMBER)])
-WEIGHTS = read_only(np.full(NUMBER, math.nextafter(1.0 / NUMBER, 0.0)))
+#: A weight w adds ln(1/w) to the level. The radius is proportional to the level where numbers hardly vary, which the
+#: largest stake serves, and to its root where they do. So weights fall: each next stake, for six times as many numbers,
+#: adds 0.4 more, which is some 2 % of its radius.
+FIRST_WEIGHT, FALL = 1.0 / 3.0, 2.0 / 3.0
+WEIGHTS = read_only([FIRST_WEIGHT * FALL**k for k in range(NUMBER)])
 #: Sweeps over rows that are bounded by bets: every iterate is a bound, and the next update continues from it.
 MOST_SWEEPS = 1_000
 #: The mixture for C: logarithms are rounded down.

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from rpl_agent.core.evidence import ledger
-from rpl_agent.guarantee import checker, open_checker
+from rpl_agent.guarantee import checker, open_checker, stakes
 from rpl_agent.guarantee.checker import ONE
 from rpl_agent.guarantee.open_checker import END, Assumed, Bet, Data, Discounts, Statement, Values
 
@@ -48,6 +48,12 @@ def test_stakes_are_constants_inside_the_unit_interval():
     assert len(open_checker.STAKES) == 11
     assert open_checker.STAKES[0] == F(97, 100) and open_checker.STAKES[10] == F(97, 100) * F(2, 5) ** 10
     assert all(b / a == F(2, 5) for a, b in zip(open_checker.STAKES, open_checker.STAKES[1:]))
+
+
+def test_weights_are_those_of_the_search_and_sum_to_less_than_one():
+    weights = [F(w, open_checker.WHOLE) for w in open_checker.WEIGHTS]
+    assert weights == [F(1, 3) * F(2, 3) ** k for k in range(11)] and sum(weights) == 1 - F(2, 3) ** 11
+    assert [float(w) for w in weights] == pytest.approx(stakes.WEIGHTS.tolist(), rel=1e-15)
 
 
 def test_states_share_by_first_visit_or_equally():
@@ -136,10 +142,10 @@ def test_facts_that_bound_nothing_or_make_no_sense_are_refused():
 
 # ====================================================================== bets
 def wealth(numbers: list[tuple[Fraction, int]], m: Fraction, ceiling: Fraction) -> Fraction:
-    """Σ 1/11 Π (1 + b (m − y)/(ceiling − m)), exactly."""
+    """Σ w Π (1 + b (m − y)/(ceiling − m)), exactly; the weights w are 1/3, 2/9, 4/27, …"""
     total = F(0)
-    for b in open_checker.STAKES:
-        product = F(1, 11)
+    for k, b in enumerate(open_checker.STAKES):
+        product = F(1, 3) * F(2, 3) ** k
         for y, count in numbers:
             product *= (1 + b * (m - min(y, ceiling)) / (ceiling - m)) ** count
         total += product
@@ -172,7 +178,9 @@ def test_nothing_is_below_the_ceiling_without_wealth():
     assert Bet().shows([], ONE, ONE, F(1, 10)) and Bet().shows([], ONE + 1, ONE, F(1, 10))
     assert not Bet().shows([], ONE - 1, ONE, F(1, 10))
     assert not Bet().shows([(ONE, 10**6)], ONE - 1, ONE, F(1, 2))
-    assert Bet().shows([], ONE // 2, ONE, F(1)) and not Bet().shows([], ONE // 2, ONE, F(999, 1000))  # a wealth of 1
+    begins = 1 - F(2, 3) ** 11  # the sum of the weights
+    little = F(1, 3**11 << 64)
+    assert Bet().shows([], ONE // 2, ONE, 1 / begins) and not Bet().shows([], ONE // 2, ONE, 1 / (begins + little))
     assert not Bet().shows([], ONE // 2, ONE, F(11 << 64, (11 << 64) + 1))  # and not a hair more
 
 
@@ -391,11 +399,13 @@ def tightest(found, low: Fraction, high: Fraction) -> Fraction:
     return high
 
 
-def test_the_start_spends_its_own_share():
-    """A start worth 1/2 in each of 50 episodes, with a ceiling of 4 and a twentieth of δ."""
-    exact = tightest(lambda m: wealth([(F(1, 2), 50)], m, F(4)) >= 1 / (F(1, 20) * F(0.1)), F(1, 2), F(4))
+@pytest.mark.parametrize("deterministic, share", [(False, F(1, 20)), (True, F(11, 20))])
+def test_the_start_spends_its_own_share(deterministic, share):
+    """A start worth 1/2 in each of 50 episodes, with a ceiling of 4; the share of rows too, where these do not bet."""
+    data = {"states": 1, "actions": 1, "starts": [[0, 50]], "outcomes": [[0, 0.25, END, 6_000]]}
+    exact = tightest(lambda m: wealth([(F(1, 2), 50)], m, F(4)) >= 1 / (share * F(0.1)), F(1, 2), F(4))
     for start, fits in ((float(exact) + 1e-9, True), (float(exact) - 1e-9, False)):
-        proof = statement(upper={"steps": [[0, 0.5]], "start": start})
+        proof = statement(upper={"steps": [[0, 0.5]], "start": start}, data=data, deterministic=deterministic)
         if fits:
             assert Statement(proof).upper() == checker.down(F(start))
         else:

@@ -5,8 +5,8 @@ follows what, with which probabilities and rewards, is unknown. Known are a disc
 [low, high] that contains the return of every play from every state; V = 0 after an end. So for every step and every
 policy, low ≤ r + γV(s') ≤ high. Write x = (r + γV*(s') − low) / (high − low), a number in [0, 1].
 
-*Theorem 1 (no policy returns more).* Fix stakes b_1 … b_m in (0, 1) and weights w_i of sum 1, for ever (`stakes`). For
-numbers x_1 … x_n of one row (s, a) let
+*Theorem 1 (no policy returns more).* Fix stakes b_1 … b_m in (0, 1) and weights w_i of sum at most 1, for ever
+(`stakes`). For numbers x_1 … x_n of one row (s, a) let
 
     u(x; α) = inf{ m : Σ_i w_i Π_k (1 + b_i (m − x_k) / (1 − m)) ≥ 1/α },    1 if there is none.
 

@@ -30,7 +30,7 @@ class UpperValues:
 
     def __init__(self, assumptions: Assumptions, actions: int, ledger: OpenLedger):
         self.assumptions, self.actions = assumptions, actions
-        self.row_share, self.start_share = ledger.take("rows"), ledger.take("start")
+        self.row_share, self.start_share = shares_of(assumptions, ledger)
         layers = assumptions.layers
         self.rows, self.values = np.zeros((layers, 0)), np.zeros((layers, 0))
         self.sweeps = 0
@@ -148,6 +148,12 @@ class SuccessorCaps:
         best = np.maximum.reduceat(worth[self._successor], self._ptr[:-1])
         found = assumed.rewards[1] + assumed.discount * best
         return found + 8.0 * core.UNIT_ROUNDOFF * (abs(assumed.rewards[1]) + np.abs(best))
+
+
+def shares_of(assumptions: Assumptions, ledger: OpenLedger) -> tuple[float, float]:
+    """Shares of δ for all rows and for the start, which has both where rows have one outcome: these are not bet on."""
+    rows, start = ledger.take("rows"), ledger.take("start")
+    return rows, start + rows if assumptions.deterministic else start
 
 
 def known_states(assumptions: Assumptions) -> int | None:

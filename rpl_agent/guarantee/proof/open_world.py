@@ -27,6 +27,7 @@ from rpl_agent.guarantee.open_world.values import (
     levels,
     lower_values,
     ranges,
+    shares_of,
 )
 from rpl_agent.guarantee.open_world.witness import PlayedPolicy
 from rpl_agent.guarantee.stakes import MIXTURE, MOST_SWEEPS, lower_mean, upper_mean
@@ -170,7 +171,8 @@ class OpenAttempt:
             return None
         ledger = OpenLedger.of(self.certificate.delta * math.exp(-self.margin))
         if assumed.horizon is None:
-            share, start_share = ledger.take("rows") / data.actions, ledger.take("start")
+            row_share, start_share = shares_of(assumed, ledger)
+            share = row_share / data.actions
             rows = np.arange(len(data.visits)).reshape(-1, data.actions)
             search = RowSteps(assumed, data, rows, share)
             part, values = {"steps": search.run()}, search.values
