@@ -96,7 +96,10 @@ def test_a_policy_is_not_given_up_for_less_than_a_new_bound_costs(monkeypatch):
     monkeypatch.setattr(FrequencyModel, "value", lambda model, policy: -5.0)
     session._consider()
     assert session.fixed == fixed
-    monkeypatch.setattr(FrequencyModel, "best", lambda model: (policy, -3.0))
+    monkeypatch.setattr(FrequencyModel, "best", lambda model: (policy, -3.0))  # plays of the present one earned more
+    session._consider()
+    assert session.fixed == fixed
+    monkeypatch.setattr(FrequencyModel, "best", lambda model: (policy, 3.0))
     session._consider()
     assert session.fixed == fixed + 1
 
@@ -150,9 +153,9 @@ def test_vector_environments_count_every_step_and_every_start_once(mode):
 
 def test_a_budget_in_steps_cuts_the_last_episode_which_still_counts():
     agent = agent_of(corridor(), seed=3)
-    for _ in range(40):
+    for _ in range(80):
         agent.learn(budget=7, unit="steps")
-    assert agent.num_timesteps == 280
+    assert agent.num_timesteps == 560
     witness = agent.session.experience.witness
     assert (witness.complete().cut_in >= 0).any()
     assert len(witness.given_up()) - len(witness.complete()) <= 1

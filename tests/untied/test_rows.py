@@ -97,11 +97,11 @@ def test_the_best_value_is_within_the_bound_in_as_many_runs_as_promised(name):
 
 
 def test_the_harness_sees_a_share_that_is_no_share(monkeypatch):
-    """A planted mistake: no share at all, and every step counted fifty times."""
+    """A planted mistake: no share at all, and every step counted a thousand times."""
 
     def repeated(*arguments):
         counts = worlds.sampled(*arguments)
-        counts.transitions *= 50
+        counts.transitions *= 1_000
         return counts
 
     monkeypatch.setattr("rpl_agent.guarantee.untied.rows.level", lambda share: 0.0)

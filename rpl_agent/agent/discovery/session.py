@@ -39,7 +39,9 @@ from rpl_agent.guarantee.proof.open_world import prove_open
 #: Steps between two updates of the bounds: all steps so far divided by the first number, at least the second.
 UPDATE_SHARE, FIRST_UPDATE = 8, 16
 #: Least and largest share of the episodes that play the fixed policy: such episodes serve both bounds.
-LEAST_SHARE, LARGEST_SHARE = 0.35, 0.8
+LEAST_SHARE, LARGEST_SHARE = 0.35, 0.9
+#: Growth of the number of episodes after which they are divided anew: the bound of a policy takes time.
+DIVIDE_GROWTH = 1.5
 STAGES = ("sampling", "bounds", "policy", "logging")
 
 
@@ -64,6 +66,7 @@ class OpenRecord(RunRecord):
     certificate: OpenCertificate | None = None
     mark: int = FIRST_MARK  # episodes begun when the next policy is considered, whatever the counters say
     fixed: int = 0  # policies fixed so far
+    divide_at: int = 0  # episodes begun when the coming ones are divided anew
     lowest: float = math.inf  # bound on the best return, the least so far
 
 
@@ -166,12 +169,13 @@ class OpenSession(OpenRecord, RunSession):
 
     def _divide(self) -> None:
         """Divide the coming episodes between exploring and the fixed policy in proportion to their parts of the gap."""
-        played = self.experience.witness
-        if played is None or not played.complete():
+        played, begun = self.experience.witness, self.experience.begun
+        if played is None or not played.complete() or begun < self.divide_at:
             return
+        self.divide_at = math.ceil(DIVIDE_GROWTH * begun)
         with timed(self.seconds, "policy"):
             below = played.mean - self._judge(played)
-            above = self.experience.upper.start(self.experience.data) - played.mean
+            above = self.experience.upper.mean_start(self.experience.data) - played.mean
         self.experience.share = min(max(below / max(below + above, 1e-300), LEAST_SHARE), LARGEST_SHARE)
 
     def _consider(self) -> None:
@@ -182,7 +186,9 @@ class OpenSession(OpenRecord, RunSession):
         if played is not None and played.complete():
             # the bound's slack by what the plays earned: the model has doubts, so its values may lie below the bound
             slack = max(played.mean - self._judge(played), 0.0)
-            if value - model.value(played.policy) <= slack * self._behind(len(played.complete())):
+            # plays know what the policy is worth, where the model has doubts about its rows
+            present = max(model.value(played.policy), played.mean - played.standard_error)
+            if value - present <= slack * self._behind(len(played.complete())):
                 return
         self.fixed += 1
         counts = np.array(self.experience.data.counts, dtype=np.int64)

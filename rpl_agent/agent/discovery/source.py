@@ -186,6 +186,7 @@ class OpenSource(EnvSource):
         self._judged: list[tuple[PlayedPolicy, OpenEpisode] | None] = [None] * len(self._lanes)
         self._playing: OpenPolicy | None = None  # by the only lane
         self._rules: dict[int, Choices] = {}  # of that policy, by layer
+        self._powers: list[float] = []  # of the discount
 
     def _layer(self, length: int) -> int:
         horizon = self._world.assumptions.horizon
@@ -243,7 +244,7 @@ class OpenSource(EnvSource):
         That is one that ends the episode, or whose outcome never came before: all others agree with all facts.
         """
         lane, where, data, step = self._lanes[0], self._wheres[0], self._seen.data, self._env.step
-        commands, horizon, discount = self._world.actions, self._world.assumptions.horizon, self._discount
+        commands, horizon = self._world.actions, self._world.assumptions.horizon
         actions, counts, visits = data.actions, data.counts, data.visits
         number_of, outcome_of = data.number_of, data.outcome_of
         last = min(horizon or math.inf, self._world.longest or math.inf) - 1
@@ -251,22 +252,28 @@ class OpenSource(EnvSource):
         choices_of, path, size = self._chooser(), list[Outcome](), 0.0
         choices, state, watched = choices_of(0), lane.state, self._is_watched
         first = length = lane.length
+        total, value, weights = lane.total, lane.value, self._weights(first + most)
         try:
             for length in range(first, first + most):
-                lane.length = length  # errors name the step
                 if horizon is not None:
                     choices = choices_of(max(horizon - 1 - length, 0))
                 action = choices[state]
                 row = state * actions + action
-                returned = unpack_step(step(commands[action]), where)
+                returned = step(commands[action])
+                if type(returned) is not tuple or len(returned) != 5:
+                    lane.length = length  # errors name the step
+                    unpack_step(returned, where)
                 observation, reward, ended, cut, _ = returned
                 if ended is not False or cut is not False:
+                    lane.length = length
                     if flag(ended, "terminated", where) or flag(cut, "truncated", where):
                         return row, returned
                 after = number_of(observation) if type(observation) in plain else None
                 if after is None:
+                    lane.length = length
                     after = data.state(self._world.state(observation, where))
                 if type(reward) is not float:
+                    lane.length = length
                     reward = number(reward, where)
                 entry = outcome_of((row, reward, after))
                 if entry is None or length >= last:
@@ -277,14 +284,21 @@ class OpenSource(EnvSource):
                     path.append((row, entry))
                 state = after
                 if reward:
-                    gain = discount**length * reward
-                    lane.total += reward
-                    lane.value += gain
+                    gain = weights[length] * reward
+                    total += reward
+                    value += gain
                     size += abs(gain)
             length = first + most
             return None
         finally:
+            lane.total, lane.value = total, value
             self._went_on(first, length, state, size, path, done)
+
+    def _weights(self, number: int) -> list[float]:
+        """At least this many powers of the discount."""
+        while len(self._powers) < number:
+            self._powers.append(self._discount ** len(self._powers))
+        return self._powers
 
     @property
     def _is_watched(self) -> bool:
@@ -382,6 +396,8 @@ class OpenSource(EnvSource):
     def _compare(self, i: int, row: int, entry: int) -> None:
         """Refuse chance that repeats itself, in copies of the environment or in its episodes."""
         begins, watch = self._lanes[i].length == 0, self._seen.repetitions
+        if self._single and not watch.compares_episodes:
+            return
         self._refuse(lambda: watch.add(i, self._tick, begins, (row, entry), self._seen.frequency))
 
     def _refuse(self, compare: Callable[[], None]) -> None:

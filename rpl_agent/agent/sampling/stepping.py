@@ -123,13 +123,13 @@ class EnvSource:
     def _start(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
         """Reset where necessary, and start episodes while the budget has room."""
         waiting = (Phase.OVER, Phase.OUTSIDE)
-        if not self._begun or all(lane.phase in waiting for lane in self._lanes):
+        if not self._begun or not [lane for lane in self._lanes if lane.phase not in waiting]:
             self._reset({} if self._seed is None else {"seed": self._seed}, range(len(self._lanes)))
             self._begun = True
         elif over := [i for i, lane in enumerate(self._lanes) if lane.phase is Phase.OVER]:
             self._records = False  # such a reset cannot be replayed
             self._reset({"options": {"reset_mask": np.isin(np.arange(len(self._lanes)), over)}}, over)
-        room = request.episodes_left - done.episodes - sum(lane.phase is Phase.ACTIVE for lane in self._lanes)
+        room = request.episodes_left - done.episodes - [lane.phase for lane in self._lanes].count(Phase.ACTIVE)
         for i, lane in enumerate(self._lanes):
             if lane.phase is Phase.FRESH and room > 0:
                 room -= 1

@@ -93,6 +93,10 @@ class UpperValues:
         """A bound on the return of every policy from the start."""
         return start_upper(self.assumptions, self.values[-1], data, self.start_share)
 
+    def mean_start(self, data: OpenData) -> float:
+        """The mean bound of the starts so far: what is left of `start` once starts are known."""
+        return float(self.values[-1] @ np.array(data.starts[: self.values.shape[1]])) / max(1, sum(data.starts))
+
     def listed(self) -> list[list[float | None]]:
         """(H, S) the bounds; None where nothing is known but the range."""
         known = self.values < self._high
