@@ -16,6 +16,7 @@ from rpl_agent.core.coupled.bounds import PRODUCTS, WORK, find_bound
 from rpl_agent.core.coupled.boxes import BoxNode, split_boxes
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
+from rpl_agent.core.coupled.vertices.rows import least_difference
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -86,6 +87,8 @@ class Comparison:
             ((self.other, self.one), -center - ends[0], below),
         ):
             most = self._most(self.region, frame, *pair)
+            if isinstance(frame, BoxFrame) and isinstance(self.region, Product):
+                most = min(most, -least_difference(self.problem, self.region, pair[1], pair[0]))
             if pieces > 1 and most - best > SPLIT * abs(center) and isinstance(frame, Frame):
                 most = min(most, self._of_pieces(*pair, pieces, best))
             found.append(float(np.nextafter(most + rounding, np.inf)))

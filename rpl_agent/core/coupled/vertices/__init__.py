@@ -1,0 +1,1 @@
+"""Functions of values over products of small polytopes, judged at vertices."""
