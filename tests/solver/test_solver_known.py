@@ -80,6 +80,18 @@ def test_less_precision_takes_fewer_sweeps(calls):
     assert sweeps == sorted(set(sweeps)) and all(calls)
 
 
+def test_no_steps_are_counted_for_rows_that_still_change(calls):
+    """Each count takes as many sweeps as the values do: coarse answers took 1.7 times as many as fine ones."""
+    case, sweeps = drone(7), []
+    pmdp, objective = prism.loads(case.text, case.constants).objective(case.properties[1])
+    point = Point(pmdp.instantiate(np.zeros(0)))
+    for precision in (1e-1, 1e-2, 1e-3, 1e-6):
+        found = solve(point, objective, Nature.COOPERATIVE, precision=precision)
+        assert found.converged and found.check() == []
+        sweeps.append(found.iterations)
+    assert max(sweeps) == sweeps[-1] and all(calls)
+
+
 def test_a_strategy_that_pays_for_large_margins_only_costs_no_digits(calls):
     """A drone gains by hovering if steps earn 1.6e-6 each, not if they earn a quarter of that."""
     case = drone(6)

@@ -7,6 +7,7 @@
  *
  * Not for it, and left to the caller: models in which the agent can loop for free, rewards that may be collected
  * forever, and plays so long that sweeps take too many. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "known.h"
@@ -175,7 +176,13 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
     load_part(k);
     k->slow = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        if (!approach(k, tolerance, 0.0) || !count_steps(k))
+        if (!approach(k, tolerance, 0.0))
+            return false;
+        if (!k->settled && tolerance > 0.02 * CHEAP) { /* other rows need other steps: sweeps take less time */
+            tolerance *= 0.1;
+            continue;
+        }
+        if (!count_steps(k))
             return false;
         double margin = widest(k, width), size = 0.0;
         for (int64_t i = 0; i < k->n; i++)
@@ -203,8 +210,9 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
 
 /* ---------------------------------------------------------------------- all parts */
 
-/* Whether the component states[0..n] is cyclic; *depth: how many cyclic ones lie on the longest path from here on. */
-static bool is_cyclic(const known *k, int64_t n, const int64_t *states, const int64_t *component, int64_t *depth)
+/* depth of the component states[0..n]: how many cyclic ones lie on the longest path from here on, negative if it is not
+ * cyclic itself. Returns that number. */
+static int64_t find_depth(const known *k, int64_t n, const int64_t *states, const int64_t *component, int64_t *depth)
 {
     const graph *g = k->g;
     bool loops = n > 1;
@@ -213,11 +221,11 @@ static bool is_cyclic(const known *k, int64_t n, const int64_t *states, const in
         for (int64_t t = g->row_ptr[g->state_ptr[states[i]]]; t < g->row_ptr[g->state_ptr[states[i] + 1]]; t++) {
             int64_t j = component[g->successor[t]];
             loops |= g->successor[t] == states[i];
-            if (j != component[states[0]] && depth[j] > below)
-                below = depth[j];
+            if (j != component[states[0]] && llabs(depth[j]) > below)
+                below = llabs(depth[j]);
         }
-    depth[component[states[0]]] = below + loops;
-    return loops;
+    depth[component[states[0]]] = loops ? below + 1 : -below;
+    return below + loops;
 }
 
 /* Solves the components of the states that are not done, in order; false where sweeps do not find one. */
@@ -232,8 +240,8 @@ static bool solve_parts(known *k, const bool *done, double precision, const doub
     for (int64_t i = 0, j; i < states; i = j) {
         for (j = i; j < states && component[all[j]] == component[all[i]]; j++)
             ;
-        if (!done[all[i]] && is_cyclic(k, j - i, all + i, component, depth) && depth[component[all[i]]] > deepest)
-            deepest = depth[component[all[i]]];
+        const int64_t found = done[all[i]] ? 0 : find_depth(k, j - i, all + i, component, depth);
+        deepest = found > deepest ? found : deepest;
     }
     for (int64_t s = 0; s < states; s++)
         k->place[s] = -1;
@@ -242,9 +250,8 @@ static bool solve_parts(known *k, const bool *done, double precision, const doub
             ;
         if (done[all[i]])
             continue;
-        if (!is_cyclic(k, j - i, all + i, component, depth)) {
-            while (j < states && !done[all[j]] && (j + 1 == states || component[all[j]] != component[all[j + 1]])
-                   && !is_cyclic(k, 1, all + j, component, depth))
+        if (depth[component[all[i]]] <= 0) {
+            while (j < states && !done[all[j]] && depth[component[all[j]]] <= 0)
                 j++;
             backward(k->play, j - i, all + i, k->low, k->high, k->rows, k->space);
             for (int64_t e = i; e < j; e++)
