@@ -125,8 +125,8 @@ class ModelGraph:
     # ------------------------------------------------------------------ components
     def forward_order(self, decided: np.ndarray) -> np.ndarray | None:
         """(k,) the undecided states that do not only loop, successors first; None if a play can come back."""
-        order, following = np.empty(self.n, np.int64), np.empty(self.n, np.int64)
-        count = core.forward_order(self.forward, decided, order, following, np.empty(self.n, np.int32))
+        order = np.empty(self.n, np.int64)
+        count = core.forward_order(self.forward, decided, order, None, None)
         return None if count < 0 else order[:count]
 
     def backward_order(self, ends: np.ndarray) -> tuple[np.ndarray, int]:

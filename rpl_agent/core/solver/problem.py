@@ -151,7 +151,7 @@ class Problem:
         return self.maximise == self.proper_max
 
     # ------------------------------------------------------------------ arrays
-    @cached_property
+    @property
     def cs(self) -> CompiledSet:
         compiled = self.relaxation.compiled()
         assert compiled is not None

@@ -100,7 +100,7 @@ def finish(
     witness: np.ndarray | None,
 ) -> Solution:
     """Assemble a solution; warn if it is wider than requested."""
-    if lower.ndim == 1 and any(core.any_faint(len(values), values) for values in (lower, upper)):
+    if lower.ndim == 1 and (core.any_faint(len(lower), lower) or core.any_faint(len(upper), upper)):
         lower, upper = without_tiny(problem, lower, upper)
     if problem.mirrors is not None:
         problem, lower, upper = problem.mirrors, 0.0 - upper, 0.0 - lower

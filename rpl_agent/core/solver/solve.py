@@ -233,11 +233,9 @@ def solve_both(
         return calls[0](), other.result()
 
 
-def warm_values(problem: Problem, warm: WarmStart | None) -> np.ndarray:
-    """(S,) a start from an earlier solution of the same size; zeros otherwise."""
+def warm_values(problem: Problem, warm: WarmStart) -> np.ndarray:
+    """(S,) a start from an earlier solution of the same size."""
     size = problem.pmdp.num_states
-    if warm is None:
-        return np.zeros(size)
     if warm.lower_values.shape != (size,):
         raise ModelError(f"the warm start has values of shape {warm.lower_values.shape}, the model {size} states")
     guess = warm.lower_values if problem.proper_max or problem.mirrors else warm.upper_values
@@ -247,8 +245,8 @@ def warm_values(problem: Problem, warm: WarmStart | None) -> np.ndarray:
 def _solve_compiled(
     problem: Problem, precision: float, max_iterations: int, warm: WarmStart | None, began: float
 ) -> Solution:
-    guess = warm_values(problem, warm)
-    found = _known_bounds(problem, max_iterations, None if warm is None else guess, precision * WIDTH)
+    guess = None if warm is None else warm_values(problem, warm)
+    found = _known_bounds(problem, max_iterations, guess, precision * WIDTH)
     if found is None:
         width = precision * WIDTH / max(1, sum(len(cyclic) > 0 for _, cyclic in problem.structure.rounds))
         found = _bounds(problem, max_iterations, guess, width)
@@ -294,9 +292,10 @@ def _known_bounds(problem: Problem, max_iterations: int, guess: np.ndarray | Non
     return None if sweeps < 0 else _Found(lower, upper, rows, None, sweeps, swept=True)
 
 
-def _bounds(problem: Problem, max_iterations: int, guess: np.ndarray, width: float) -> _Found:
+def _bounds(problem: Problem, max_iterations: int, guess: np.ndarray | None, width: float) -> _Found:
     """Bounds, those of cyclic parts as narrow as ``width`` (0: as possible)."""
     pmdp, structure = problem.pmdp, problem.structure
+    guess = np.zeros(pmdp.num_states) if guess is None else guess
     lower, upper = problem.boundary(), problem.boundary()
     rows = pmdp.state_ptr[:-1].copy()
     unknown = np.zeros(pmdp.num_states, dtype=bool)  # without a lower bound; 0 stands there until the end

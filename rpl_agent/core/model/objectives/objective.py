@@ -240,7 +240,7 @@ class Objective:
         """The objective as arrays over a model, known from then on; raises errors before any iteration."""
         if self.limits:  # ignoring them would answer another question
             raise ModelError(f"{self.describe()} has limits: use rpl_agent.certify, RPLAgent or rpl certify")
-        if self.target is not None and not self._mask(pmdp, self.target, "target").any():
+        if self.target is not None and not np.count_nonzero(self._mask(pmdp, self.target, "target")):
             # the value is 0, or infinite if the target must be reached: often the formula is misspelt
             warnings.warn(f"the target label {self.target!r} holds in no state", RPLWarning, stacklevel=2)
         known = tasks(pmdp)
@@ -254,7 +254,9 @@ class Objective:
 
     def _resolve(self, pmdp: ParametricMDP) -> Task:
         target = self._mask(pmdp, self.target, "target")
-        avoid, timed = self._mask(pmdp, self.avoid, "avoid") & ~target, self._timed(pmdp)
+        avoid, timed = self._mask(pmdp, self.avoid, "avoid"), self._timed(pmdp)
+        if self.avoid is not None:
+            avoid = avoid & ~target
         if self.kind is Kind.REACH:
             return Task(timed, target, avoid, np.zeros(pmdp.num_rows))
         if self.reward_name is None or self.reward_name not in pmdp.rewards:
