@@ -10,7 +10,8 @@ import pytest
 from benchmarks import improvement_worlds as worlds
 from rpl_agent.core.coupled.difference import Comparison
 from rpl_agent.core.coupled.vertices import rows as at_vertices
-from rpl_agent.core.coupled.vertices.rows import least_difference
+from rpl_agent.core.coupled.vertices.gain import least_difference
+from rpl_agent.core.coupled.vertices.rows import rows_of_pair
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.pipeline import Config, uncertainty_from
@@ -79,12 +80,14 @@ def test_differences_hold_at_every_parameter(river, episodes):
     pmdp, theta = river
     used = worlds.softened(pmdp, solve_at(pmdp, theta, GAIN).policy, 0.3)
     region, comparison = compared(pmdp, theta, episodes, used)
-    below = least_difference(comparison.problem, region, comparison.one, used)
-    above = -least_difference(comparison.problem, region, used, comparison.one)
+    below = least_difference(comparison.problem, region, comparison.one, used, np.inf)
+    above = -least_difference(comparison.problem, region, used, comparison.one, np.inf)
     points = points_of(region, episodes, 60)
     found = [value(pmdp, x, comparison.one) - value(pmdp, x, used) for x in points]
     least = min(*found, lowest(pmdp, region, comparison.one, used, 1))
     assert -np.inf < below <= least and max(found) <= above < np.inf
+    if episodes == 500:
+        assert below < least_difference(comparison.problem, region, comparison.one, used, -np.inf) <= least
     if episodes == 5000:  # a bound that is of use: close to what is attained
         assert below > least - 0.3
 
@@ -98,6 +101,29 @@ def test_five_hundred_trajectories_of_wet_chicken_suffice(river):
     assert 2.0 < found.lower < found.center < found.upper
 
 
+def test_two_hundred_suffice_if_gradients_are_searched(river):
+    pmdp, theta = river
+    used = worlds.halfway(pmdp, theta, GAIN)
+    _, comparison = compared(pmdp, theta, 200, used)
+    assert comparison.bounds(1, 1).lower < 0.0 < comparison.bounds(1, 1, search=True).lower
+
+
+def test_slopes_are_derivatives(river):
+    pmdp, theta = river
+    used = worlds.halfway(pmdp, theta, GAIN)
+    region, comparison = compared(pmdp, theta, 50, used)
+    rng = np.random.default_rng(1)
+    for rows in rows_of_pair(comparison.problem, region, comparison.one, used):
+        size = np.abs(rows.gradient).max()
+        turn, off = rng.normal(scale=size, size=(2, *rows.gradient.shape))
+        at = 0.7 * rows.gradient + 0.01 * off  # bounds have kinks where gradients are 0
+        ends = [rows.slopes(at + step * turn) for step in (-1e-7, 0.0, 1e-7, 0.01)]
+        expected = float((ends[1][1] * turn).sum())
+        assert abs((ends[2][0] - ends[0][0]) / 2e-7 - expected) < 1e-4 * (1.0 + abs(expected))
+        assert ends[3][0] < ends[1][0] + 0.01 * expected  # concave
+        assert abs(ends[1][0] - rows.least(at)[pmdp.initial_state]) < 1e-6
+
+
 def test_single_distributions():
     """Untied: a policy plays one row per state, and each row is a block of intervals."""
     pmdp, theta = worlds.random_mdp(3, states=5, successors=3)
@@ -105,11 +131,11 @@ def test_single_distributions():
     counts = worlds.logged(pmdp, theta, GAIN, Policy.uniform(pmdp), 200, 3, 100)
     found = uncertainty_from(pmdp, counts, replace(Config(delta=0.1), bets=False), GAIN)
     comparison = Comparison(found.relaxation, found.region, GAIN, one, other)
-    below = least_difference(comparison.problem, found.region, one, other)
+    below = least_difference(comparison.problem, found.region, one, other, np.inf)
     points = points_of(found.region, 5, 100)
     assert -1.0 < below <= min(value(pmdp, x, one) - value(pmdp, x, other) for x in points)
     drawn = Policy.uniform(pmdp)  # rows of several blocks in one state
-    assert least_difference(comparison.problem, found.region, one, drawn) == -np.inf
+    assert least_difference(comparison.problem, found.region, one, drawn, np.inf) == -np.inf
 
 
 def test_what_is_not_covered(river):
@@ -117,4 +143,4 @@ def test_what_is_not_covered(river):
     used = worlds.softened(pmdp, solve_at(pmdp, theta, GAIN).policy, 0.3)
     region, comparison = compared(pmdp, theta, 50, used)
     limited = Comparison(comparison.problem.relaxation, region, replace(GAIN, horizon=5), used, used)
-    assert least_difference(limited.problem, region, used, used) == -np.inf
+    assert least_difference(limited.problem, region, used, used, np.inf) == -np.inf

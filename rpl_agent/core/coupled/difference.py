@@ -16,7 +16,7 @@ from rpl_agent.core.coupled.bounds import PRODUCTS, WORK, find_bound
 from rpl_agent.core.coupled.boxes import BoxNode, split_boxes
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
-from rpl_agent.core.coupled.vertices.rows import least_difference
+from rpl_agent.core.coupled.vertices.gain import least_difference
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -30,6 +30,8 @@ from rpl_agent.core.solver.problem import Problem
 
 #: cut the region into pieces if bounds of the whole one lose more than this share of the difference at the centre
 SPLIT = 0.02
+#: look for other functions if a lower bound is negative by no more than this share of the difference at the centre
+HOPEFUL = 0.5
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,25 @@ class Comparison:
         small = pmdp.num_transitions * r * r <= PRODUCTS
         return self.directions is not None and small and not self.problem.task.decided[pmdp.initial_state]
 
-    def bounds(self, below: int, above: int) -> ValueDifference:
-        """Bounds over the whole region, from at most so many pieces of it for the lower and for the upper one."""
+    def bounds(self, below: int, above: int, search: bool = False) -> ValueDifference:
+        """Bounds over the whole region, from at most so many pieces of it for the lower and for the upper one.
+
+        search : look longer for a larger lower one, by other functions (`vertices.gain`)
+        """
         found = [self._in_frame(frame, below, above) for frame in self._frames()] if self.applies else []
         if not found:
             return ValueDifference(-np.inf, np.inf)
         best = max(found, key=lambda one: one.lower)
-        return replace(best, upper=min(one.upper for one in found))
+        best = replace(best, upper=min(one.upper for one in found))
+        return self._at_vertices(self.region, best, search) if isinstance(self.region, Product) else best
+
+    def _at_vertices(self, region: Product, known: ValueDifference, search: bool) -> ValueDifference:
+        """The bounds over a product of small polytopes, by its vertices where these say more."""
+        rounding, search_from = 2.0 * self.problem.task.rounding, -HOPEFUL * known.center if search else np.inf
+        below = least_difference(self.problem, region, self.one, self.other, search_from) - rounding
+        above = rounding - least_difference(self.problem, region, self.other, self.one, np.inf)
+        lower, upper = float(np.nextafter(below, -np.inf)), float(np.nextafter(above, np.inf))
+        return replace(known, lower=max(known.lower, lower), upper=min(known.upper, upper))
 
     def _frames(self) -> list[Frame | BoxFrame]:
         """The frames in which to expand: for independent blocks also their box."""
@@ -87,8 +101,6 @@ class Comparison:
             ((self.other, self.one), -center - ends[0], below),
         ):
             most = self._most(self.region, frame, *pair)
-            if isinstance(frame, BoxFrame) and isinstance(self.region, Product):
-                most = min(most, -least_difference(self.problem, self.region, pair[1], pair[0]))
             if pieces > 1 and most - best > SPLIT * abs(center) and isinstance(frame, Frame):
                 most = min(most, self._of_pieces(*pair, pieces, best))
             found.append(float(np.nextafter(most + rounding, np.inf)))

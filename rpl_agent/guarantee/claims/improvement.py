@@ -44,8 +44,8 @@ FORMAT = "rpl-improvement/2"
 WIDTHS = (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10)
 #: Pieces of the region to try where the whole falls short, if no more are configured.
 PIECES = 8
-#: If less than this share of the estimate is certified, this many times as many pieces of the region are tried, unless
-#: to first order the gain falls by more than this multiple of itself: then pieces certify no improvement either.
+#: If less than this share of the estimate is certified, this many times as many pieces of the region are tried, and
+#: other functions, unless to first order the gain falls by more than this multiple of itself: then they do not help.
 ENOUGH, MORE_PIECES, HOPELESS = 0.5, 4, 2.0
 #: How the improvement was bounded.
 COMMON, APART, RETURNS = "a common parameter", "two certificates", "the returns of the log"
@@ -333,7 +333,7 @@ class _Comparing:
         short = (
             best.method == COMMON and first.spread < HOPELESS * first.center and best.lower <= ENOUGH * best.estimate
         )
-        again = self._gain(best.policy, MORE_PIECES * self.pieces if short else 1, self.pieces)
+        again = self._gain(best.policy, MORE_PIECES * self.pieces if short else 1, self.pieces, search=short)
         best = replace(best, upper=min(best.upper, again.upper))
         if not again.lower > best.lower:
             return best
@@ -381,7 +381,7 @@ class _Comparing:
             fallback=self.found.fallback,
         )
 
-    def _gain(self, policy: Policy, pieces: int, above: int = 1) -> ValueDifference:
+    def _gain(self, policy: Policy, pieces: int, above: int = 1, search: bool = False) -> ValueDifference:
         """Bounds on the improvement at a common parameter, the lower one from so many pieces, and the one above.
 
         Infinite where the set has no region.
@@ -394,7 +394,7 @@ class _Comparing:
             return ValueDifference(0.0, 0.0, 0.0, 0.0)
         assert found.region is not None
         pair = (policy, self.baseline) if self.objective.sense is Sense.MAX else (self.baseline, policy)
-        return Comparison(found.relaxation, found.region, self.objective, *pair).bounds(pieces, above)
+        return Comparison(found.relaxation, found.region, self.objective, *pair).bounds(pieces, above, search)
 
 
 def _below(first: float, second: float) -> float:

@@ -12,9 +12,9 @@ that are at least
     a + l·c + min_c' c'M c' + Σ_z min_z (l_z + M_z'c)·z,
 
 and q ≥ 0 everywhere if the least of them, over the vertices of few coordinates, is. Terms of two blocks lose nothing
-by that, where the sum of their magnitudes (`affine`, on a box) is many times too large. For given gradients the least
-numbers v are a fixpoint of nature's best choice of a vertex in each state; with a discount, L then bounds the value
-from below at every parameter. The checker does not know this argument.
+by that, where the sum of their magnitudes (`affine`, on a box) is many times too large. For given gradients the largest
+such v are a fixpoint of nature's best choice of a vertex in each state; with a discount, L then bounds the value from
+below at every parameter. The checker does not know this argument.
 """
 
 from __future__ import annotations
@@ -36,23 +36,8 @@ from rpl_agent.core.solver.problem import Problem
 
 #: The most states, vertices of a block, and numbers of chances at vertices or of their derivatives.
 MOST_STATES, MOST_VERTICES, NUMBERS = 400, 2_000, 4_000_000
-#: Shares of the gradients at the centre that are tried: smaller ones bend less, and follow the parameter less.
-SHARES = (1.0, 0.75, 0.5, 0.0)
 #: Rounds in which nature improves its choice of vertices, and the gain, relative to values, that counts as one.
 ROUNDS, BETTER = 100, 1e-12
-
-
-def least_difference(problem: Problem, region: Product, one: Policy, other: Policy) -> float:
-    """A lower bound on V^one − V^other in the initial state over the region; −inf where the argument does not apply."""
-    pair = rows_of_pair(problem, region, one, other)
-    if pair is None:
-        return -np.inf
-    frame, start, found = pair[0].frame, problem.pmdp.initial_state, -np.inf
-    for share in SHARES:
-        value = sum(float(rows.least(share * rows.gradient)[start]) for rows in pair)
-        slope = share * sum(rows.gradient[start] for rows in pair)
-        found = max(found, frame.minimum(region, value, slope) if slope.any() else value)
-    return float(np.nextafter(found, -np.inf))
 
 
 def rows_of_pair(
@@ -191,42 +176,80 @@ class RowsAtVertices:
 
     def least(self, g: np.ndarray) -> np.ndarray:
         """(S,) the largest v found so that v + g·y bounds sign · value from below over the region."""
-        decided, known = self.problem.task.decided, self.sign * self.problem.boundary()
-        gamma, states = self.problem.gamma, np.flatnonzero(~decided)
+        decided, gamma = self.problem.task.decided, self.problem.gamma
         g = np.where(decided[:, None], 0.0, g)
-        left = {s: self._left(g, s) for s in states.tolist()}
+        left = {s: self._left(g, s)[0] for s in self._open}
+        v, _, _ = self._settled(left)
+        missed = max(float(v[s] - self._after(s, v, left[s]).min()) for s in left)
+        return np.where(decided, v, v - (max(missed, 0.0) + self._rounding(v, g)) / (1.0 - gamma))
+
+    def slopes(self, g: np.ndarray) -> tuple[float, np.ndarray]:
+        """(v of the initial state, its derivatives (S, r) by g): no bounds. v is concave in g."""
+        gamma, start = self.problem.gamma, self.problem.pmdp.initial_state
+        found = {s: self._left(g, s) for s in self._open}
+        v, choice, system = self._settled({s: left for s, (left, _) in found.items()})
+        visits, slope = np.linalg.solve(system.T, np.eye(len(v))[start]), np.zeros_like(g)
+        for s, c in choice.items():
+            ahead = gamma * self.chances[s][c]
+            for k, block in enumerate(self.blocks):
+                point = block.points[found[s][1][k][c]]
+                if k != self.own[s]:
+                    slope[:, block.columns] += visits[s] * np.outer(ahead, point)
+                    slope[s, block.columns] -= visits[s] * point
+                else:
+                    middle = gamma * self.center[s]
+                    slope[:, block.columns] += visits[s] * np.outer(middle, block.points[c])
+                    slope[:, block.columns] += visits[s] * np.outer(ahead - middle, point)
+                    slope[s, block.columns] -= visits[s] * block.points[c]
+        slope[self.problem.task.decided] = 0.0
+        return float(v[start]), slope
+
+    @property
+    def _open(self) -> list[int]:
+        return [int(s) for s in np.flatnonzero(~self.problem.task.decided)]
+
+    def _after(self, s: int, v: np.ndarray, left: np.ndarray) -> np.ndarray:
+        """(n,) what the state is worth with each vertex."""
+        return np.asarray(self.reward[s] + self.problem.gamma * (self.chances[s] @ v) + left)
+
+    def _settled(self, left: dict[int, np.ndarray]) -> tuple[np.ndarray, dict[int, int], np.ndarray]:
+        """(v (S,), the vertex that nature chooses in each state, I − γP (S, S) of these choices)."""
+        decided, known = self.problem.task.decided, self.sign * self.problem.boundary()
         choice = {s: int(left[s].argmin()) for s in left}
         for _ in range(ROUNDS):
-            system, right = np.eye(len(known)), known.copy()
+            system, right, better = np.eye(len(known)), known.copy(), False
             for s, c in choice.items():
-                system[s] -= gamma * self.chances[s][c]
+                system[s] -= self.problem.gamma * self.chances[s][c]
                 right[s] = self.reward[s] + left[s][c]
             v = np.linalg.solve(system, right)
             v[decided] = known[decided]
-            gained = 0.0
+            height = float(np.abs(v).max())
             for s in choice:
-                after = self.reward[s] + gamma * self.chances[s] @ v + left[s]
+                after = self._after(s, v, left[s])
                 c = int(after.argmin())
-                gained = max(gained, v[s] - after[c])
-                if after[c] < v[s] - BETTER * (1.0 + abs(v[s])):
-                    choice[s] = c
-            if gained <= BETTER * (1.0 + np.abs(v).max()):
+                if after[c] < v[s] - BETTER * (1.0 + height):
+                    choice[s], better = c, True
+            if not better:
                 break
-        missed = max(float(v[s] - (self.reward[s] + gamma * self.chances[s] @ v + left[s]).min()) for s in left)
-        return np.where(decided, known, v - (max(missed, 0.0) + self._rounding(v, g)) / (1.0 - gamma))
+        return v, choice, system
 
-    def _left(self, g: np.ndarray, s: int) -> np.ndarray:
-        """(n,) what the gradients leave at the vertices of the state's block: q(y) without r + γ Σ p v − v(s)."""
-        gamma, own = self.problem.gamma, self.own[s]
-        slope = gamma * self.chances[s] @ g - g[s]  # (n, r)
-        middle = gamma * self.center[s] @ g - g[s]
+    def _left(self, g: np.ndarray, s: int) -> tuple[np.ndarray, list[np.ndarray]]:
+        """What gradients leave at the vertices of the state's block: q(y) without r + γ Σ p v − v(s).
+
+        (n,), and of every block the vertices (n,) at which it is least.
+        """
+        gamma, own, chosen = self.problem.gamma, self.own[s], []
+        slope = gamma * (self.chances[s] @ g) - g[s]  # (n, r)
+        middle = gamma * (self.center[s] @ g) - g[s]
         found = np.zeros(len(slope))
         for k, block in enumerate(self.blocks):
             if k == own:
                 found += block.points @ middle[block.columns]
                 slope[:, block.columns] -= middle[block.columns]
-            found += (slope[:, block.columns] @ block.points.T).min(axis=1)
-        return found
+            products = slope[:, block.columns] @ block.points.T
+            chosen.append(products.argmin(axis=1))
+            found += products[np.arange(len(found)), chosen[-1]]
+        return found, chosen
 
     def _rounding(self, v: np.ndarray, g: np.ndarray) -> float:
         """More than any inequality may be off by rounding, and by the errors of vertices."""
