@@ -104,6 +104,13 @@ def test_a_policy_is_not_given_up_for_less_than_a_new_bound_costs(monkeypatch):
     assert session.fixed == fixed + 1
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.array, int])
+def test_rewards_of_many_kinds_are_numbers(kind):
+    plain = agent_of(corridor()).learn(60).certificate
+    other = agent_of(gym.wrappers.TransformReward(corridor(), kind)).learn(60).certificate
+    assert (other.lower, other.upper) == (plain.lower, plain.upper)
+
+
 def test_there_is_no_doubt_about_a_row_with_one_outcome():
     data = OpenData(actions=2)
     for state in range(3):

@@ -31,6 +31,10 @@ TIE = 1e-9
 LOOKS = 32
 #: Types of whole numbers: equal ones are the same key of a dictionary, so each is its own canonical form.
 WHOLE = (int, np.int64, np.int32)
+#: Types of rewards that may be part of a key, for the same reason.
+PAID = (float, int, np.float64, np.float32)
+#: Outcomes that are looked up at once; the others take a little longer, and less memory.
+MOST_FOLLOWED = 1 << 16
 Where = Callable[[], str]
 
 
@@ -187,6 +191,8 @@ class OpenSource(EnvSource):
         self._playing: OpenPolicy | None = None  # by the only lane
         self._rules: dict[int, Choices] = {}  # of that policy, by layer
         self._powers: list[float] = []  # of the discount
+        # what followed before, by (row, reward, observation): the outcome's number and the successor's
+        self._followed: dict[tuple[int, float, Any], tuple[int, int]] = {}
 
     def _layer(self, length: int) -> int:
         horizon = self._world.assumptions.horizon
@@ -245,8 +251,7 @@ class OpenSource(EnvSource):
         """
         lane, where, data, step = self._lanes[0], self._wheres[0], self._seen.data, self._env.step
         commands, horizon = self._world.actions, self._world.assumptions.horizon
-        actions, counts, visits = data.actions, data.counts, data.visits
-        number_of, outcome_of = data.number_of, data.outcome_of
+        actions, counts, visits, followed = data.actions, data.counts, data.visits, self._followed.get
         last = min(horizon or math.inf, self._world.longest or math.inf) - 1
         plain = () if self._world.state_of is not None else WHOLE  # a whole number that is observed is the state
         choices_of, path, size = self._chooser(), list[Outcome](), 0.0
@@ -268,16 +273,15 @@ class OpenSource(EnvSource):
                     lane.length = length
                     if flag(ended, "terminated", where) or flag(cut, "truncated", where):
                         return row, returned
-                after = number_of(observation) if type(observation) in plain else None
-                if after is None:
+                found = None
+                if type(observation) in plain and type(reward) in PAID:
+                    found = followed((row, reward, observation))
+                if found is None:
                     lane.length = length
-                    after = data.state(self._world.state(observation, where))
-                if type(reward) is not float:
-                    lane.length = length
-                    reward = number(reward, where)
-                entry = outcome_of((row, reward, after))
-                if entry is None or length >= last:
+                    found = self._find(row, observation, reward, plain)
+                if found is None or length >= last:
                     return row, returned
+                entry, after = found
                 counts[entry] += 1
                 visits[row] += 1
                 if watched:
@@ -293,6 +297,17 @@ class OpenSource(EnvSource):
         finally:
             lane.total, lane.value = total, value
             self._went_on(first, length, state, size, path, done)
+
+    def _find(self, row: int, observation: Any, reward: Any, plain: tuple[type, ...]) -> tuple[int, int] | None:
+        """The numbers of an outcome that came before and of its successor; None if it never came."""
+        where, data = self._wheres[0], self._seen.data
+        after, reward = data.state(self._world.state(observation, where)), number(reward, where)
+        entry = data.outcome_of((row, reward, after))
+        if entry is None:
+            return None
+        if type(observation) in plain and len(self._followed) < MOST_FOLLOWED:
+            self._followed[row, reward, observation] = entry, after
+        return entry, after
 
     def _weights(self, number: int) -> list[float]:
         """At least this many powers of the discount."""

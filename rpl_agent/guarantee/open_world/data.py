@@ -34,7 +34,6 @@ class OpenData:
         self.visits: list[int] = []  # per row
         self.total = 0
         self._index: dict[Hashable, int] = {}
-        self.number_of = self._index.get  # `find`, without the call
         self._entries: dict[tuple[int, float, int], int] = {}
         self.outcome_of = self._entries.get  # the number of (row, reward, successor), None if it never came
         self.rows: list[int] = []  # per outcome
