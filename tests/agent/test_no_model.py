@@ -24,6 +24,7 @@ from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.open_world.data import END, OpenData
 from rpl_agent.guarantee.open_world.estimate import FrequencyModel
+from rpl_agent.guarantee.open_world.witness import OpenPolicy
 
 
 class Corridor(gym.Env):
@@ -89,37 +90,42 @@ def test_bounds_hold_in_many_short_runs():
 
 
 def test_a_policy_is_not_given_up_for_less_than_a_new_bound_costs(monkeypatch):
-    """Doubts may lower all values of the model, even below the bound: what plays earned says how open the bound is."""
+    """What plays earned says how open the bound is, and what the policy is worth, whatever the model thinks of it."""
     session = agent_of(corridor()).learn(400).session
     fixed, policy = session.fixed, session.experience.witness.policy
-    monkeypatch.setattr(FrequencyModel, "best", lambda model: (policy, -4.999))
-    monkeypatch.setattr(FrequencyModel, "value", lambda model, policy: -5.0)
-    session._consider()
-    assert session.fixed == fixed
-    monkeypatch.setattr(FrequencyModel, "best", lambda model: (policy, -3.0))  # plays of the present one earned more
-    session._consider()
-    assert session.fixed == fixed
-    monkeypatch.setattr(FrequencyModel, "best", lambda model: (policy, 3.0))
-    session._consider()
-    assert session.fixed == fixed + 1
+    other = OpenPolicy(policy.actions, policy.unseen)
+    monkeypatch.setattr(FrequencyModel, "best", lambda model: other)
+    for present, looks, times in ((0.9, 0.901, 0), (-5.0, -3.0, 0), (-5.0, 3.0, 1)):
+        monkeypatch.setattr(
+            FrequencyModel, "value", lambda model, p, present=present, looks=looks: looks if p is other else present
+        )
+        session._consider()
+        assert session.fixed == fixed + times
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.float32, np.array, int])
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.array])
 def test_rewards_of_many_kinds_are_numbers(kind):
-    plain = agent_of(corridor()).learn(60).certificate
-    other = agent_of(gym.wrappers.TransformReward(corridor(), kind)).learn(60).certificate
-    assert (other.lower, other.upper) == (plain.lower, plain.upper)
+    """Sums of float32 would be float32, and rounded."""
+    env = corridor(pay=float(np.float32(0.3)))
+    plain = agent_of(env).learn(60)
+    other = agent_of(gym.wrappers.TransformReward(env, kind)).learn(60)
+    assert (other.certificate.lower, other.certificate.upper) == (plain.certificate.lower, plain.certificate.upper)
+    assert other.session.experience.witness.mean == plain.session.experience.witness.mean
 
 
-def test_there_is_no_doubt_about_a_row_with_one_outcome():
+@pytest.mark.parametrize("deterministic, best", [(True, 1), (False, 0)])
+def test_there_is_no_doubt_about_a_row_with_one_outcome(deterministic, best):
+    """Action 1 pays more, and was tried once; somewhere else there is far less to get."""
     data = OpenData(actions=2)
-    for state in range(3):
+    for state in range(2):
         data.state(state)
     data.starts[0] = 1
-    for row, successor in enumerate([0, 1, 0, 2, 1, END]):
-        data.add(row, -1.0, successor)
-    stated = Assumptions(discount=0.5, returns=(-2, 0), deterministic=True)
-    assert FrequencyModel(stated, data).best()[1] == pytest.approx(-1.75, abs=1e-4)
+    for row, reward, visits in ((0, -1.0, 100), (1, -0.5, 1), (2, -10.0, 1), (3, -10.0, 1)):
+        for _ in range(visits):
+            data.add(row, reward, END)
+    model = FrequencyModel(Assumptions(discount=0.5, returns=(-20, 0), deterministic=deterministic), data)
+    found = model.best()
+    assert found.action(0, 0) == best and model.value(found) == (-1.0, -0.5)[best]
 
 
 def test_rows_never_tried_count_as_the_most():

@@ -97,7 +97,7 @@ class SmallAgent:
     def fix(self) -> None:
         """Fix the policy that looks best now."""
         self.fixed += 1
-        policy, _ = FrequencyModel(self.assumptions, self.data).best()
+        policy = FrequencyModel(self.assumptions, self.data).best()
         self.witness = PlayedPolicy(policy, self.fixed, self.ledger.take_policy(self.fixed), np.array(self.data.counts))
 
     def _explore(self, state: int) -> int:

@@ -181,14 +181,13 @@ class OpenSession(OpenRecord, RunSession):
     def _consider(self) -> None:
         """Fix the policy that looks best, unless the one that is played is about as good."""
         model = FrequencyModel(self.assumptions, self.experience.data)
-        found, value = model.best()
+        found = model.best()
         played = self.experience.witness
         if played is not None and played.complete():
-            # the bound's slack by what the plays earned: the model has doubts, so its values may lie below the bound
             slack = max(played.mean - self._judge(played), 0.0)
-            # plays know what the policy is worth, where the model has doubts about its rows
+            # plays know what the policy is worth, also where the model has hardly seen its rows
             present = max(model.value(played.policy), played.mean - played.standard_error)
-            if value - present <= slack * self._behind(len(played.complete())):
+            if model.value(found) - present <= slack * self._behind(len(played.complete())):
                 return
         self.fixed += 1
         counts = np.array(self.experience.data.counts, dtype=np.int64)

@@ -191,8 +191,8 @@ class OpenSource(EnvSource):
         self._playing: OpenPolicy | None = None  # by the only lane
         self._rules: dict[int, Choices] = {}  # of that policy, by layer
         self._powers: list[float] = []  # of the discount
-        # what followed before, by (row, reward, observation): the outcome's number and the successor's
-        self._followed: dict[tuple[int, float, Any], tuple[int, int]] = {}
+        # what followed before, by (row, reward, observation): the outcome's number, the successor's, and the reward
+        self._followed: dict[tuple[int, Any, Any], tuple[int, int, float]] = {}
 
     def _layer(self, length: int) -> int:
         horizon = self._world.assumptions.horizon
@@ -281,15 +281,15 @@ class OpenSource(EnvSource):
                     found = self._find(row, observation, reward, plain)
                 if found is None or length >= last:
                     return row, returned
-                entry, after = found
+                entry, after, paid = found
                 counts[entry] += 1
                 visits[row] += 1
                 if watched:
                     path.append((row, entry))
                 state = after
-                if reward:
-                    gain = weights[length] * reward
-                    total += reward
+                if paid:
+                    gain = weights[length] * paid
+                    total += paid
                     value += gain
                     size += abs(gain)
             length = first + most
@@ -298,16 +298,16 @@ class OpenSource(EnvSource):
             lane.total, lane.value = total, value
             self._went_on(first, length, state, size, path, done)
 
-    def _find(self, row: int, observation: Any, reward: Any, plain: tuple[type, ...]) -> tuple[int, int] | None:
-        """The numbers of an outcome that came before and of its successor; None if it never came."""
+    def _find(self, row: int, observation: Any, reward: Any, plain: tuple[type, ...]) -> tuple[int, int, float] | None:
+        """The numbers of an outcome that came before and of its successor, and its reward; None if it never came."""
         where, data = self._wheres[0], self._seen.data
-        after, reward = data.state(self._world.state(observation, where)), number(reward, where)
-        entry = data.outcome_of((row, reward, after))
+        after, paid = data.state(self._world.state(observation, where)), number(reward, where)
+        entry = data.outcome_of((row, paid, after))
         if entry is None:
             return None
         if type(observation) in plain and len(self._followed) < MOST_FOLLOWED:
-            self._followed[row, reward, observation] = entry, after
-        return entry, after
+            self._followed[row, paid, observation] = entry, after, paid
+        return entry, after, paid
 
     def _weights(self, number: int) -> list[float]:
         """At least this many powers of the discount."""

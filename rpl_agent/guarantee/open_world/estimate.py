@@ -23,26 +23,26 @@ class FrequencyModel:
         self._row = np.repeat(np.arange(len(data.visits)), np.diff(self._grouped.ptr))
         self._visits = np.bincount(self._row, weights=self._grouped.counts, minlength=len(data.visits))
 
-    def best(self) -> tuple[OpenPolicy, float]:
-        """The best policy, with doubts about rows with few visits, and its value from the start."""
-        rules, values = self._iterate(None)
+    def best(self) -> OpenPolicy:
+        """The best policy, with doubts about rows with few visits; one visit shows all there is without chance."""
+        rules, _ = self._iterate(None, 0.0 if self._assumptions.deterministic else DOUBT)
         tried = np.array(self._data.visits).reshape(self._states, self._actions).sum(axis=0)
-        return OpenPolicy(rules, int(tried.argmax())), self._from_start(values)
+        return OpenPolicy(rules, int(tried.argmax()))
 
     def value(self, policy: OpenPolicy) -> float:
-        """The value of a policy from the start, with the same doubts."""
-        return self._from_start(self._iterate(policy.table(self._states))[1])
+        """The value of a policy from the start, without doubts: plays have none either."""
+        return self._from_start(self._iterate(policy.table(self._states), 0.0)[1])
 
     def _from_start(self, values: np.ndarray) -> float:
         starts = np.array(self._data.starts, dtype=float)
         return float(values @ starts / starts.sum())
 
-    def _iterate(self, fixed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def _iterate(self, fixed: np.ndarray | None, doubt: float) -> tuple[np.ndarray, np.ndarray]:
         """((H, S) actions, (S,) values with all steps to go) of the best or of a given policy."""
         horizon, (low, high) = self._assumptions.horizon, self._assumptions.overall
         values, rules = np.zeros(self._states), []
         for h in range(MOST_ROUNDS if horizon is None else horizon):
-            rows = self._backup(values).reshape(self._states, self._actions)
+            rows = self._backup(values, doubt).reshape(self._states, self._actions)
             chosen = rows.argmax(axis=1) if fixed is None else fixed[0 if horizon is None else h]
             after = rows[np.arange(self._states), chosen]
             moved, values = np.abs(after - values).max(initial=0.0), after
@@ -54,13 +54,12 @@ class FrequencyModel:
             rules = [chosen]
         return np.array(rules, dtype=np.int64), values
 
-    def _backup(self, values: np.ndarray) -> np.ndarray:
-        """(R,) mean of reward and discounted value; the worst value for rows never tried."""
+    def _backup(self, values: np.ndarray, doubt: float) -> np.ndarray:
+        """(R,) mean of reward and discounted value, with ``doubt`` visits of the worst; less for rows never tried."""
         outcomes, worst = self._grouped, min(float(values.min(initial=0.0)), 0.0)
         rest = np.where(outcomes.successor < 0, 0.0, values[outcomes.successor])
         numbers = outcomes.reward + self._assumptions.discount * rest
         worst = min(worst, float(numbers.min(initial=0.0)))
         total = np.bincount(self._row, weights=outcomes.counts * numbers, minlength=len(self._visits))
-        doubt = 0.0 if self._assumptions.deterministic else DOUBT  # one visit shows all there is
         found = (total + doubt * worst) / np.maximum(self._visits + doubt, 1.0)
         return np.where(self._visits > 0, found, worst - 1.0)
