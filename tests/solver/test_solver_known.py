@@ -92,6 +92,20 @@ def test_no_steps_are_counted_for_rows_that_still_change(calls):
     assert max(sweeps) == sweeps[-1] and all(calls)
 
 
+def test_steps_that_cost_about_the_same_are_counted_by_their_costs(calls):
+    """In a corridor each step costs 1 or 3; if one is free, steps are counted by sweeps of their own."""
+    size, sweeps = 150, []
+    forth, back = Fraction(3, 5), Fraction(2, 5)
+    table = [[{min(s + 1, size): forth, max(s - 1, 0): back}] for s in range(size)] + [[{size: Fraction(1)}]]
+    for free in (size, size // 2):
+        cost = [[0.0 if s in (free, size) else 1.0 + 2.0 * (s % 2)] for s in range(size + 1)]
+        point = known(table, labels={"goal": {size}, "over": {size}}, cost=cost)
+        found = solve(point, COST)
+        assert found.converged and found.check() == [] and found.gap > 1e-9
+        sweeps.append(found.iterations)
+    assert sweeps[0] < 0.8 * sweeps[1] and all(calls)
+
+
 def test_a_strategy_that_pays_for_large_margins_only_costs_no_digits(calls):
     """A drone gains by hovering if steps earn 1.6e-6 each, not if they earn a quarter of that."""
     case = drone(6)

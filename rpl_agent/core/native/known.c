@@ -22,6 +22,8 @@
 /* Parts of at most so many states take no time: their bounds are brought at least this close. */
 #define FEW_STATES 100
 #define CLOSE 1e-11
+/* Steps that differ in cost by at most this factor are counted by it. */
+#define ABOUT 4.0
 /* Margins below this, relative to the values, are not far enough from rounding. */
 #define LEAST_MARGIN 2e-14
 
@@ -139,6 +141,29 @@ static double exits_apart(const known *k)
     return apart;
 }
 
+/* Steps where all cost about the same: what is paid until the play leaves, over the cheapest step, is at least their number
+ * and hardly more. False where steps have to be counted. */
+static bool steps_by_costs(known *k)
+{
+    const game *play = k->play;
+    double cheapest = INFINITY, dearest = 0.0, end = INFINITY;
+    if (k->reach || play->agent == FIXED_AGENT || play->gamma != 1.0)
+        return false;
+    for (int64_t i = 0; i < k->n; i++) {
+        const int64_t row = k->chosen[i];
+        cheapest = smaller(cheapest, play->reward[row]);
+        dearest = larger(dearest, play->reward[row]);
+        for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++)
+            if (k->place[k->g->successor[t]] < 0 && k->p[t] > 0.0)
+                end = smaller(end, k->value[k->g->successor[t]]);
+    }
+    if (!(cheapest > 0.0 && dearest <= ABOUT * cheapest && end < INFINITY))
+        return false;
+    for (int64_t i = 0; i < k->n; i++)
+        k->steps[i] = larger((k->value[k->order[i]] - end) / cheapest, 1.0);
+    return true;
+}
+
 /* The largest margin whose bracket is as narrow as asked. */
 static double widest(const known *k, double width)
 {
@@ -182,7 +207,7 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
             tolerance *= 0.1;
             continue;
         }
-        if (!count_steps(k))
+        if (!steps_by_costs(k) && !count_steps(k))
             return false;
         double margin = widest(k, width), size = 0.0;
         for (int64_t i = 0; i < k->n; i++)
