@@ -862,7 +862,8 @@ class Bets:
         Σ K ln(1 + u) − ln 2/α  <  Σ_f (Σ_marks N_f u_f) f[truth]  <  ln 2/α − Σ K ln(1 − u).
 
     Any payoffs are valid. These test x against a shift along I⁻¹G, I the curvature and G the gradient of the best value
-    at the `fit` of the data before the mark: computed here, so that nobody can choose them afterwards.
+    at the `fit` of the data before the mark, or −G, or the last G that was not 0: computed here, so that nobody can
+    choose them afterwards.
     """
 
     GRID = 1 << 26  # payoffs are whole numbers over this
@@ -870,6 +871,7 @@ class Bets:
     def __init__(self, model: Model, objective: Objective, line: Coordinates, alpha: Fraction) -> None:
         self.model, self.objective, self.line, self.level = model, objective, line, ln(2 / alpha)[1]
         self.aimed = self.found_with = 0  # transitions with which direction and gradient were found
+        self.shift, self.gradient = list[float](), [0.0] * line.dimension
 
     def payoffs(self, x: list[float], share: float, K: list[int], N: list[int]) -> list[int]:
         """u of the free expressions from a mark on: a function of the data before it."""
@@ -904,7 +906,9 @@ class Bets:
         information = self.line.information([N[f] / q for f, q in zip(free, p)])
         ridge = fsum(information[i][i] for i in range(len(x))) * 2.0**-30 + 1e-300
         if self.aimed >= 2 * self.found_with:
-            self.gradient, self.found_with = self._slope(x), self.aimed
+            slope, self.found_with = self._slope(x), self.aimed
+            back = fsum(a * b for a, b in zip(slope, self.shift)) < 0  # bets for and against a shift would cancel
+            self.gradient = [-a for a in slope] if back else slope if any(slope) else self.gradient
         self.shift = shift = solved(shifted(information, ridge), self.gradient) or [0.0] * len(x)
         size = fsum(a * b for a, b in zip(self.gradient, shift))
         scale = 1 / sqrt(size) if 0 < size < 1e300 else 0.0

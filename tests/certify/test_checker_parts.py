@@ -134,6 +134,42 @@ def test_money_is_a_supermartingale(p):
     assert max(bound["peeking"]) > 1.05
 
 
+def plane() -> checker.Coordinates:
+    """Three outcomes, of two unknown probabilities."""
+    terms = {"terms": [[0, 1, 0], [0, 0, 1], [1, -1, -1]], "domain": [], "start": [0.25, 0.25]}
+    return checker.Coordinates(terms | {"x": [[[1, [[0, 1]]]], [[1, [[1, 1]]]]]}, 2)
+
+
+@pytest.mark.parametrize(
+    ("slope", "gradient"),
+    [
+        ([-1.0, 3.0], [1.0, -3.0]),  # against the shift before, of (2, 1/2)
+        ([1.0, -4.0], [1.0, -4.0]),  # across it
+        ([0.0, 0.5], [0.0, 0.5]),
+        ([0.0, 0.0], [7.0, 8.0]),  # the value depends on nothing: as before
+    ],
+)
+def test_bets_stay_on_one_side(slope, gradient):
+    """Bets that x is larger and bets that it is smaller would leave a slab without end."""
+    bets, counts = checker.Bets(*coin(), plane(), Fraction(1, 100)), ([5, 5, 10], [20, 20, 20])
+    assert bets.gradient == [0.0, 0.0] and bets.shift == []
+    bets.shift, bets.gradient = [2.0, 0.5], [7.0, 8.0]
+    bets._slope = lambda x: slope  # type: ignore[method-assign]
+    bets._aim([0.25, 0.25], *counts)
+    assert bets.gradient == gradient and bets.found_with == bets.aimed == 20
+    assert sum(a * b for a, b in zip(bets.shift, gradient)) > 0
+    bets._slope = None  # type: ignore[assignment, method-assign]
+    bets._aim([0.25, 0.25], [9, 9, 21], [39, 39, 39])  # too little is new
+    assert bets.gradient == gradient
+
+
+def test_without_any_slope_nothing_is_bet():
+    bets = checker.Bets(*coin(), plane(), Fraction(1, 100))
+    bets._slope = lambda x: [0.0, 0.0]  # type: ignore[method-assign]
+    bets._aim([0.25, 0.25], [5, 5, 10], [20, 20, 20])
+    assert bets.unit == [0.0, 0.0, 0.0]
+
+
 def money(level: checker.Likelihood, p: float) -> float:
     """α E at p, or less."""
     g = -sum(n * math.log(q) for n, q in zip(level.K, (p, 1 - p))) / level.whole

@@ -371,3 +371,18 @@ def test_shares_are_those_of_the_basis(is_product, basis, shares, monkeypatch):
     monkeypatch.setattr(bets, "joint_coordinates", lambda pmdp: line)
     monkeypatch.setattr(bets, "basis_of", lambda pmdp, counts, objective: basis)
     assert bets.shares_of(None, None, None) is getattr(bets, shares)
+
+
+@pytest.mark.parametrize("other", ["1 - p", "0.5"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_value_with_a_kink_does_not_undo_its_bets(other, seed):
+    """At p = 1/2 the best value, max(p, 1 − p) or max(p, 1/2), rises, falls or is flat, as the estimate happens to be."""
+    lost = {"1 - p": "p", "0.5": "0.5"}[other]
+    rows = {0: {"a": {1: "p", 2: "1 - p"}, "b": {1: other, 2: lost}}, 1: {"stay": {1: "1"}}, 2: {"stay": {2: "1"}}}
+    model = build(0, lambda s: rows[s], domain=["p"], labels={"won": lambda s: s == 1})
+    counts = uniform_counts(model, Objective.reach("won"), np.array([0.5]), 2000, 5, seed)
+    found = bets.slabs(model, counts, Objective.reach("won"), 7e-4)
+    line = joint_coordinates(model)
+    deviation = 0.5 / np.sqrt(counts.trials[line.free].sum() / 2)
+    width = float((found.b[-1] + found.b[-2]) / abs(found.A[-1, 0])) / 2
+    assert 3.5 * deviation < width < 4.6 * deviation

@@ -39,12 +39,24 @@ def next_aim(
     chances, N = line.chances(x), trials[line.free]
     p = np.maximum(chances, (successes[line.free] + 0.5) / (4 * N + 4))
     if before is None or total >= 2 * before.slope_total:
-        gradient, slope_total = world.slope(line, chances), total
+        gradient, slope_total = _on_one_side(world.slope(line, chances), before), total
     else:
         gradient, slope_total = before.gradient, before.slope_total
     shift, unit = np.empty(line.dimension), np.empty(len(line.free))
     core.aim(len(unit), line.dimension, line.floats, p, N.astype(float), gradient, None, shift, unit)
     return Aim(total, slope_total, gradient, shift, unit)
+
+
+def _on_one_side(slope: np.ndarray, before: Aim | None) -> np.ndarray:
+    """A gradient (r,) of either sign, so that bets on a value that rises and on one that falls do not cancel.
+
+    Where the best policy's value does not depend on the unknowns, the gradient before stays: another one's may.
+    """
+    if before is None:
+        return slope
+    if math.fsum((slope * before.shift).tolist()) < 0.0:
+        return -slope
+    return slope if slope.any() else before.gradient
 
 
 class BetWorld:
