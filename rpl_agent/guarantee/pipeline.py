@@ -16,7 +16,7 @@ The life of the lower bound (the upper bound is its mirror image), in order:
    (`claiming_nothing`).
 4. `certify_uncertainty`: of the robust solution if we maximise, of the optimistic one if we minimise.
 5. `_better_bounds`: the maximum with the coupled bound. `coupled.bounds` proposes an affine value function,
-   `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.bounds` over its pieces.
+   `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.pieces` over boxes of it.
 6. `certificate.with_margin`: a hair less, so that `proof` reaches the same number in rationals.
 7. `agent.session.best_so_far`: the maximum over the run, with its policy, for sets valid at all times.
 
@@ -87,7 +87,7 @@ class Config:
     relaxation: str = "coupled"
     delta: float = 1e-3  # probability that a bound is wrong, below 0.5
     precision: float = 1e-6
-    pieces: int = 1  # coupled relaxation: pieces to try on a side where the whole falls short; a proof has one
+    pieces: int = 4  # coupled relaxation: the most pieces of the region on a side where the whole falls short
     bets: bool = True  # bet on the value; without bets, certificates for any number of objectives hold simultaneously
     prefer: str = "guarantee"  # the policy to return: with the best guarantee, or with the least "regret"
 

@@ -32,6 +32,7 @@ from unittest import mock
 
 import numpy as np
 
+from rpl_agent.core.coupled.pieces import BoxNode
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Domain, Limit, ParametricMDP, Policy, Sense
@@ -44,8 +45,9 @@ from rpl_agent.guarantee.claims.limits import certify as certify_limited
 from rpl_agent.guarantee.likelihood.enclosure import Strips
 from rpl_agent.guarantee.likelihood.joint_set import Ball
 from rpl_agent.guarantee.pipeline import Config
-from rpl_agent.guarantee.proof import belongs, prove
+from rpl_agent.guarantee.proof import belongs, pieces, prove
 from rpl_agent.guarantee.proof.foundation import Cuts, Foundation
+from rpl_agent.guarantee.proof.pieces import PieceSearch
 from rpl_agent.guarantee.shown import true_value
 from tests.certify.proved import OBJECTIVES, model, optimum, sampled
 from tests.reference.proofs import SIDES, Case, cases
@@ -153,6 +155,42 @@ def _narrow_slabs(draw: random.Random) -> Iterator[Any]:
     yield mock.patch.object(Strips, "of", classmethod(of))
 
 
+def _fewer_pieces(draw: random.Random) -> Iterator[Any]:
+    """One half of a piece is said to be empty."""
+    plain, needed = PieceSearch._proved, checker.need
+
+    def half(self: PieceSearch, region: checker.Known, node: BoxNode) -> tuple[dict[str, Any], Fraction]:
+        if node.halves is None:
+            return plain(self, region, node)
+        kept, empty = draw.randrange(2), {"empty": draw.choice([[], [[0, 1.0]]])}
+        part, most = half(self, region.halves(node.axis, Fraction(node.middle))[kept], node.halves[kept])
+        return {"split": [node.axis, node.middle], "pieces": [empty, part] if kept else [part, empty]}, most
+
+    def need(holds: bool, sentence: str) -> None:
+        needed(holds or sentence == "a piece is not empty", sentence)
+
+    yield mock.patch.object(checker, "need", need)
+    yield mock.patch.object(PieceSearch, "_proved", half)
+
+
+def _smaller_pieces(draw: random.Random) -> Iterator[Any]:
+    """The functions of pieces hold in smaller boxes, which leave gaps."""
+    share, plain, searched = draw.choice([0.1, 0.5, 0.9]), checker.Known.halves, PieceSearch._attempt
+
+    def closer(low: Any, high: Any, share: Any = share) -> tuple[Any, Any]:
+        middle = (low + high) / 2
+        return middle + share * (low - middle), middle + share * (high - middle)
+
+    def halves(self: checker.Known, i: int, end: Fraction) -> list[checker.Known]:
+        found = plain(self, i, end)
+        for half in found:
+            half.ball = checker.Box(self.line, [list(closer(*ends, Fraction(share))) for ends in half.reach])
+        return found
+
+    yield mock.patch.object(checker.Known, "halves", halves)
+    yield mock.patch.object(PieceSearch, "_attempt", lambda self, low, high: searched(self, *closer(low, high)))
+
+
 def _plays_end(draw: random.Random) -> Iterator[Any]:
     """Plays that stay for ever are overlooked."""
     yield mock.patch.object(checker.Claim, "plays_end", lambda *_: None)
@@ -197,7 +235,8 @@ def _cheap_limits(draw: random.Random) -> Iterator[Any]:
 
 COMPARING = (_any_tie, _kind_difference, _cheap_limits)
 WITNESSES = (
-    _generous_intervals, _spent_twice, _lower_level, _any_ball, _narrow_slabs, _plays_end, _all_possible, _kind_nature,
+    _generous_intervals, _spent_twice, _lower_level, _any_ball, _narrow_slabs, _fewer_pieces, _smaller_pieces,
+    _plays_end, _all_possible, _kind_nature,
 )  # fmt: skip
 
 
@@ -211,7 +250,13 @@ def witness(case: Case, kind: Callable[..., Iterator[Any]], draw: random.Random)
 
 def strongest(pmdp: ParametricMDP, counts: Counts, certificate: Certificate, **changes: Any) -> Proof:
     """The proof of all that can be proved, not only of what was computed."""
-    return prove(pmdp, counts, replace(certificate, **{"lower": 1e300, "upper": -1e300} | changes))
+    return proved_at_length(pmdp, counts, replace(certificate, **{"lower": 1e300, "upper": -1e300} | changes))
+
+
+def proved_at_length(pmdp: ParametricMDP, counts: Counts, claimed: Any) -> Proof:
+    """`prove`, with few pieces of the region: nothing is ever good enough for claims that are too strong."""
+    with mock.patch.object(pieces, "PIECES", 3):
+        return prove(pmdp, counts, claimed)
 
 
 # ---------------------------------------------------------------------- claims that compare
@@ -253,7 +298,7 @@ def comparing(seed: int, every: bool) -> Iterator[tuple[str, Any, Proof, dict[st
             with ExitStack() as stack:
                 for patch in kind(draw):
                     stack.enter_context(patch)
-                proof = json.loads(json.dumps(prove(pmdp, counts, replace(found, **claims))))
+                proof = json.loads(json.dumps(proved_at_length(pmdp, counts, replace(found, **claims))))
             if "refused" not in proof:
                 yield kind.__name__.strip("_"), found, proof, truth
 

@@ -50,6 +50,23 @@ def test_without_a_rule_its_forgeries_would_pass(forger, place, name, watch):
     pytest.fail(f"no forgery needs {name}")
 
 
+@pytest.mark.parametrize("forger", [forgeries._fewer_pieces, forgeries._smaller_pieces])
+def test_pieces_that_do_not_cover_the_region_would_pass(forger, watch):
+    """A generous checker accepts false bounds from them, the real one does not."""
+    warnings.simplefilter("ignore")
+    for seed in range(24):
+        for _, case in forgeries.small_cases(seed):
+            proof = json.loads(json.dumps(forgeries.witness(case, forger, random.Random(seed))))
+            with ExitStack() as stack:
+                for patch in forger(random.Random(seed)):
+                    stack.enter_context(patch)
+                wrong = [] if "refused" in proof else forgeries.judged(case, proof, watch)[1]
+            if wrong:
+                assert forgeries.judged(case, proof, watch) == ("refused by the checker", [])
+                return
+    pytest.fail("no forgery needs the halves to cover their box")
+
+
 def test_what_a_file_runs_is_noticed(watch):
     watch.looks, watch.seen = True, []
     exec("1 + 1")

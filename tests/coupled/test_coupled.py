@@ -12,7 +12,7 @@ import pytest
 
 from rpl_agent.core.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
 from rpl_agent.core.coupled.affine import chances_of, choice_of, excess, of_rows, row_excess
-from rpl_agent.core.coupled.bounds import BetweenPlanes, find_bound
+from rpl_agent.core.coupled.bounds import find_bound
 from rpl_agent.core.coupled.expansion import StepExpansion, expansion_of, greedy_rules, value_at
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Nature, Objective, Policy, Sense
@@ -471,28 +471,6 @@ def test_solutions_agree_on_a_single_parameter():
     found = coupled_bounds(relaxation, region, objective, None, robust.policy)
     assert found is not None
     assert found.lower >= robust.lower - 1e-6 and found.upper <= optimistic.upper + 1e-6
-
-
-def test_slabs_bound_their_points_and_cover():
-    """Support values of a piece against points of it; the planes are felt, not only the region."""
-    for seed in range(4):
-        pmdp, region, _ = prepared(seed, seed % 2 == 1, True, ("intervals", "ellipsoid")[seed // 2], 0.05)
-        frame = frame_of(region, pmdp.table.reduction.weights)
-        rng = np.random.default_rng(seed)
-        normal = rng.normal(size=region.dimension)
-        low, high = region.minimize(normal[None])[0], -region.minimize(-normal[None])[0]
-        middle = (2 * low + high) / 3
-        thetas = CENTER + 0.05 * rng.uniform(-1, 1, (200, 2))
-        points = pmdp.table.reduction.coordinates(thetas)
-        directions = rng.normal(size=(40, region.dimension))
-        below = BetweenPlanes(region, frame, normal, -np.inf, middle)
-        above = BetweenPlanes(region, frame, normal, middle, np.inf)
-        for part in (below, above):
-            inside = points[part.contains(points)]
-            assert len(inside) > 5
-            assert (part.minimize(directions)[:, None] <= directions @ inside.T + 1e-12).all()
-            assert part.minimize(normal[None])[0] >= part.low - 1e-9
-        assert (below.contains(points) | above.contains(points)).all()
 
 
 def walk(n=6):

@@ -14,14 +14,13 @@ from rpl_agent import Domain, ModelError, Objective, Sense, build, solve_region
 from rpl_agent.cli import main
 from rpl_agent.core.coupled import boxes
 from rpl_agent.core.coupled.affine import AffineProof, BoxFrame, Side, cube_sizes
-from rpl_agent.core.coupled.bounds import find_bound, worst_of_pieces
+from rpl_agent.core.coupled.bounds import find_bound
 from rpl_agent.core.coupled.boxes import BoxBounds
 from rpl_agent.core.coupled.expansion import expand, expansion_of
 from rpl_agent.core.coupled.region import EVERYWHERE, NOT_DECIDED, NOWHERE, SOMEWHERE, partition
 from rpl_agent.core.errors import PrecisionWarning
 from rpl_agent.core.model import cached_on
 from rpl_agent.core.regions.base import Box
-from rpl_agent.core.regions.frame import frame_of
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
 
@@ -355,29 +354,6 @@ def test_storm_agrees(question, tmp_path):
     width = ends[1] - ends[0]
     assert found.lower <= ends[0] + 1e-5 and ends[1] - 1e-5 <= found.upper
     assert found.lower >= ends[0] - 0.02 * width and found.upper <= ends[1] + 0.02 * width
-
-
-@pytest.mark.parametrize(("proved", "attempts"), [(-1.0, 4), (0.3, 6), (1.0, 8)])
-def test_pieces_end_where_nothing_can_be_gained(proved, attempts):
-    """Eight pieces of [0, 1], those up to ``proved`` with a bound: the same as from all splits, in fewer attempts."""
-    region, known, tried = Box(np.zeros(1), 2.0 * np.ones(1)), 9.0, []
-
-    def bound(low, high):
-        return high + (high - low) if high <= proved else np.inf
-
-    def attempt(piece):
-        tried.append(piece)
-        return bound(max(piece.low, 0.0), min(piece.high, 1.0))
-
-    pieces = [(known, 1.0, 0.0)]  # bound, width, where it begins
-    for _ in range(4):
-        worst, width, low = max(pieces)
-        pieces.remove((worst, width, low))
-        middle = low + width / 2
-        pieces += [(min(worst, bound(a, a + width / 2)), width / 2, a) for a in (low, middle)]
-    found = worst_of_pieces(region, frame_of(region, np.eye(1)), 0.5 * np.ones(1), known, attempt, 8)
-    assert found == pytest.approx(max(pieces)[0], rel=1e-9)
-    assert len(tried) == attempts
 
 
 def test_each_round_of_slack_pays_the_geometric_series() -> None:

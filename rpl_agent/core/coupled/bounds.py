@@ -10,18 +10,17 @@ its inequality by at most κ times its cost, U / (1 + κ) violates none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side, excess, row_excess
 from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of
 from rpl_agent.core.coupled.gradients.easing import can_ease, eased
+from rpl_agent.core.coupled.pieces import affordable_pieces, worst_of_boxes
 from rpl_agent.core.model import Nature, Objective, Policy
-from rpl_agent.core.native import UNIT_ROUNDOFF, core
-from rpl_agent.core.regions.base import Region, checked_directions
+from rpl_agent.core.native import core
+from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.blocks import factorisation
 from rpl_agent.core.regions.frame import Frame, frame_of
 from rpl_agent.core.regions.parameter_region import ParameterRegion
@@ -185,10 +184,9 @@ def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound
 WORTHWHILE = 0.02
 #: look for other gradients if the slack of a bound on every policy costs more than this share of the gap
 EASED = 0.02
-#: total transitions that the pieces of a side may have: each piece is three passes over the model
-WORK = 100_000_000
-#: split a side if the slack, or a bound that was not found, costs more than this share of the gap
-SPLIT = 0.1
+#: look at pieces of the region if the slack, or a bound that was not found, costs more than this share of the gap,
+#: unless one box around the region is worse than what is known by more than the second; a split must gain the third
+SPLIT, HOPELESS, GAINED = 0.05, 0.5, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +201,29 @@ class CoupledBounds:
     expansion: ValueExpansion | StepExpansion  # of the policy, at the centre
     is_given: bool  # whether the policy was given
     proved: dict[Side, AffineBound] = field(default_factory=dict)  # affine bounds over the whole region, if found
+
+
+@dataclass(frozen=True, eq=False)
+class PieceSide:
+    """A side that pieces may bound better."""
+
+    side: Side
+    every_policy: bool
+    policy: Policy  # whose value is bounded, or from which the best one is looked for
+    first_order: float  # the bound of the whole region if it needed no slack
+
+    @classmethod
+    def of(
+        cls, expansion: ValueExpansion | StepExpansion, region: Region, start: int, side: Side, every: bool
+    ) -> PieceSide:
+        value, sign = float(expansion.values[..., start].flat[-1]), side.value
+        best = -sign * expansion.frame.minimum(region, -sign * value, -sign * slope_at(expansion, start))
+        return cls(side, every, expansion.policy, best)
+
+
+def slope_at(expansion: ValueExpansion | StepExpansion, state: int) -> np.ndarray:
+    """(r,) the gradient of a state's value, with all steps to go."""
+    return expansion.gradient[..., state, :].reshape(-1, expansion.frame.dimension)[-1]
 
 
 def coupled_bounds(
@@ -235,37 +256,31 @@ def coupled_bounds(
     expansion = expansion_of(problem, frame, policy, start)
     if expansion is None:
         return None
-    pieces = min(pieces, WORK // problem.pmdp.num_transitions)
     proof, found = AffineProof(problem, region), {Side.LOWER: -np.inf, Side.UPPER: np.inf}
     proved: dict[Side, AffineBound] = {}
-    slope = expansion.gradient[..., problem.pmdp.initial_state, :].reshape(-1, frame.dimension)[-1]
-    for side in Side:
-        every_policy = policy is None and side is not Side.own(objective.sense)
-        if isinstance(expansion, StepExpansion):
-            found[side] = _noted(proved, proof, expansion, side, every_policy)
-            found[side] = _tighter(side, found[side], _in_box(proof, expansion, side, every_policy))
-            continue
-        best = expansion.bound(side, every_policy).at(region, problem.pmdp.initial_state)  # if it needed no slack
+    start_state, own = problem.pmdp.initial_state, Side.own(objective.sense)
+    every = [policy is None and side is not own for side in Side]
+    sides = [PieceSide.of(expansion, region, start_state, *pair) for pair in zip(Side, every)]
+    for asked in sides:
+        side, every_policy, best = asked.side, asked.every_policy, asked.first_order
         limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
         # Evaluate a given policy as sharply as one that was found here, whatever is known already.
         least = WORTHWHILE * gap if policy is None else 0.0
-        if np.isfinite(gap) and side.value * (limit - best) <= least:
+        is_stepwise = isinstance(expansion, StepExpansion)
+        if not is_stepwise and np.isfinite(gap) and side.value * (limit - best) <= least:
             continue
         found[side] = _noted(proved, proof, expansion, side, every_policy)
         found[side] = _tighter(side, found[side], _in_box(proof, expansion, side, every_policy))
-        if every_policy and side.value * (_tighter(side, found[side], limit) - best) > EASED * gap:
+        far = side.value * (_tighter(side, found[side], limit) - best) > EASED * gap
+        if every_policy and far and isinstance(expansion, ValueExpansion):
             found[side] = _tighter(side, found[side], _with_ease(proof, expansion, side))
-        so_far = _tighter(side, found[side], limit)
-        if pieces > 1 and np.isfinite(gap) and side.value * so_far - side.value * best > SPLIT * gap:
-            found[side] = side.value * worst_of_pieces(
-                region,
-                frame,
-                _in_region(frame, slope),
-                side.value * so_far,
-                partial(_of_piece, problem, expansion.policy, directions, side, every_policy),
-                pieces,
-            )
-    at_start, is_given = _in_region(frame, slope), policy is not None
+    count = affordable_pieces(pieces, problem.pmdp.num_transitions, objective.horizon)
+    if count > 1:
+        whole = max(known[0], found[Side.LOWER]), min(known[1], found[Side.UPPER])
+        for asked in sides:
+            bound = _in_pieces(problem, region, asked, whole, count)
+            found[asked.side] = _tighter(asked.side, found[asked.side], bound)
+    at_start, is_given = _in_region(frame, slope_at(expansion, start_state)), policy is not None
     ends = found[Side.LOWER], found[Side.UPPER]
     return CoupledBounds(*ends, expansion.policy, at_start, problem, expansion, is_given, proved)
 
@@ -361,117 +376,22 @@ def _with_ease(proof: AffineProof, expansion: ValueExpansion, side: Side) -> flo
     return side.value * np.inf if bound is None else bound.at(region, problem.pmdp.initial_state)
 
 
-def _of_piece(
-    problem: Problem, policy: Policy, directions: np.ndarray, side: Side, every_policy: bool, region: Region
-) -> float:
-    """The bound on a piece; larger is worse."""
-    frame = frame_of(region, directions)
-    found = None if frame is None else expansion_of(problem, frame, None if every_policy else policy, policy)
-    bound = None if found is None else proved_bound(AffineProof(problem, region), found, side, every_policy)
-    return np.inf if bound is None else side.value * bound.at(region, problem.pmdp.initial_state)
+def _in_pieces(problem: Problem, region: Region, asked: PieceSide, known: tuple[float, float], count: int) -> float:
+    """The bound of a side from boxes of the region, infinite if none was found or none is worth it.
 
-
-# ---------------------------------------------------------------------- pieces
-# A piece is the part of a region between two parallel planes, and its bound holds for the parameters in it; the worst
-# piece bounds them all. The piece with the worst bound is split in two, until a budget of pieces is spent.
-class BetweenPlanes(Region):
-    """{x in region : low ≤ normal·x ≤ high}.
-
-    For any μ, c·x = (c + μ normal)·x − μ normal·x, so the minimum over the region of (c + μ normal)·x, minus μ · high
-    (μ · low if μ < 0), is a lower bound. We use the best μ for the ellipsoid of a frame.
-
-    frame : of the region
-    normal : (r,)
-    low, high : may be infinite
+    known : bounds of the whole region
     """
+    side, every_policy, policy = asked.side, asked.every_policy, asked.policy
+    (lower, upper), start = known, problem.pmdp.initial_state
+    gap, so_far = upper - lower, upper if side is Side.UPPER else lower
+    directions = varying_directions(problem, region)
+    if directions is None or not np.isfinite(gap) or not side.value * (so_far - asked.first_order) > SPLIT * gap:
+        return side.value * np.inf
 
-    def __init__(self, region: Region, frame: Frame, normal: np.ndarray, low: float, high: float) -> None:
-        self.region, self.frame, self.normal, self.low, self.high = region, frame, normal, low, high
-        root = frame.radius * frame.factor
-        self._sigma = root @ root.T
-        self._width = float(np.sqrt(normal @ self._sigma @ normal))
-        # for a region of parameters, so that the frame of a piece has it too
-        self.table = getattr(region, "table", None)
-        box = region.box()
-        self._reach = np.maximum(np.abs(box[0]), np.abs(box[1]))
+    def attempt(piece: Region, frame: BoxFrame) -> float:
+        found = expansion_of(problem, frame, None if every_policy else policy, policy)
+        bound = None if found is None else proved_bound(AffineProof(problem, piece), found, side, every_policy)
+        return np.inf if bound is None else side.value * bound.at(piece, start)
 
-    @property
-    def dimension(self) -> int:
-        return self.region.dimension
-
-    @property
-    def is_empty(self) -> bool:
-        lower, upper = self.box()
-        return self.region.is_empty or bool((lower > upper).any())
-
-    def minimize(self, directions: np.ndarray) -> np.ndarray:
-        directions = checked_directions(directions, self.dimension)
-        mu = self._multipliers(directions)
-        turned = directions + mu[:, None] * self.normal
-        end = np.where(mu > 0.0, self.high, np.where(mu < 0.0, self.low, 0.0))
-        size = (np.abs(directions) + 2.0 * np.abs(mu)[:, None] * np.abs(self.normal)) @ self._reach
-        values = self.region.minimize(turned) - mu * end
-        return values - (2.0 * self.dimension + 8.0) * UNIT_ROUNDOFF * (size + np.abs(mu * end))
-
-    def _multipliers(self, directions: np.ndarray) -> np.ndarray:
-        """(n,) the multiplier of the planes in each direction; 0 where they are inactive."""
-        normal = self.normal / self._width
-        spread = directions @ self._sigma
-        along = spread @ normal
-        across = np.sqrt(np.maximum((spread * directions).sum(axis=1) - along**2, 0.0))
-        middle = float(self.normal @ self.frame.center)
-        mu = np.zeros(len(directions))
-        for end, side in ((self.high, 1.0), (self.low, -1.0)):
-            t = (end - middle) / self._width
-            if abs(t) < 1.0:
-                best = -along - t * across / np.sqrt(1.0 - t * t)
-                mu = np.where(side * best > 0.0, best, mu)
-        return mu / self._width
-
-    def contains(self, points: np.ndarray) -> np.ndarray:
-        level = np.atleast_2d(points) @ self.normal
-        return self.region.contains(points) & (level >= self.low - 1e-9) & (level <= self.high + 1e-9)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """An interval of the splitting direction, and the bound there."""
-
-    low: float
-    high: float
-    bound: float  # larger is worse, whatever the side
-
-
-def worst_of_pieces(
-    region: Region, frame: Frame, direction: np.ndarray, known: float, attempt: Callable[[Region], float], budget: int
-) -> float:
-    """A bound for the whole region from bounds of its pieces.
-
-    direction : (r,) pieces are cut across it, in the coordinates x
-    known : a bound of the whole region; larger is worse
-    attempt : Region -> float
-        A bound for one piece, inf if there is none.
-    budget : the most attempts
-    """
-    # The length of a direction does not matter, but squares of small numbers underflow.
-    direction = np.ldexp(direction, -np.frexp(np.abs(direction).max())[1])
-    ends = region.minimize(np.stack([direction, -direction]))
-    least, most = float(ends[0]), -float(ends[1])
-    pieces = [Piece(least, most, known)]
-    # Only a split lowers the bound of a piece: nothing is gained if more pieces share the worst bound than splits are
-    # left.
-    while budget >= 2 and sum(piece.bound == max(p.bound for p in pieces) for piece in pieces) <= budget // 2:
-        worst = max(range(len(pieces)), key=lambda k: (pieces[k].bound, pieces[k].high - pieces[k].low))
-        old = pieces[worst]
-        middle = (old.low + old.high) / 2
-        if not old.low < middle < old.high:
-            break
-        halves = []
-        for low, high in ((old.low, middle), (middle, old.high)):
-            # The outermost pieces have one plane only, so that together they cover the region.
-            first, last = -np.inf if low == least else low, np.inf if high == most else high
-            bound = attempt(BetweenPlanes(region, frame, direction, first, last))
-            halves.append(Piece(low, high, min(old.bound, bound)))
-        pieces[worst : worst + 1] = halves
-        budget -= 2
-    return max(piece.bound for piece in pieces)
+    limit = side.value * so_far + HOPELESS * gap
+    return side.value * worst_of_boxes(region, directions, attempt, count, least=GAINED * gap, hopeless=limit)

@@ -2,7 +2,7 @@
 
 Each value is bounded by an affine function that is proved over the region, the one from above and the other from below;
 `claims.difference_bound` takes the largest difference of the two functions over the region. Where they are far from
-the truth the region is cut into boxes (`boxes`).
+the truth the region is cut into boxes (`pieces`).
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
-from rpl_agent.core.coupled.bounds import PRODUCTS, WORK, find_bound
-from rpl_agent.core.coupled.boxes import BoxNode, split_boxes
+from rpl_agent.core.coupled.bounds import PRODUCTS, find_bound
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
+from rpl_agent.core.coupled.pieces import worst_of_boxes
 from rpl_agent.core.coupled.vertices.gain import least_difference
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
-from rpl_agent.core.regions.intersection import Boxed
 from rpl_agent.core.regions.parameter_region import ParameterRegion
-from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation
@@ -32,6 +30,8 @@ from rpl_agent.core.solver.problem import Problem
 SPLIT = 0.02
 #: look for other functions if a lower bound is negative by no more than this share of the difference at the centre
 HOPEFUL = 0.5
+#: total transitions that all pieces may have: each piece is three passes over the model
+WORK = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -111,20 +111,13 @@ class Comparison:
 
     def _of_pieces(self, above: Policy, below: Policy, pieces: int, enough: float) -> float:
         """The most that one policy's value exceeds the other's by, over the region, by boxes of it."""
-        count, directions = min(pieces, WORK // self.problem.pmdp.num_transitions), self.directions
-        if self.region.dimension > GRAPH_DIMENSION or directions is None:
-            return np.inf
-        is_reduced = not isinstance(self.region, ParameterRegion)
+        assert self.directions is not None
+        count = min(pieces, WORK // self.problem.pmdp.num_transitions)
 
-        def attempt(lower: np.ndarray, upper: np.ndarray) -> tuple[float, None]:
-            piece = Boxed(self.region, lower, upper)
-            if piece.is_empty:
-                return -np.inf, None
-            return self._most(piece, BoxFrame.around(lower, upper, is_reduced), above, below), None
+        def attempt(piece: Region, frame: BoxFrame) -> float:
+            return self._most(piece, frame, above, below)
 
-        low, high = self.region.box()
-        root = BoxNode(low, high, *attempt(low, high))
-        return split_boxes(root, attempt, np.abs(directions).max(axis=0), count, enough)
+        return worst_of_boxes(self.region, self.directions, attempt, count, enough)
 
     def _at_start(self, frame: Frame | BoxFrame, policy: Policy) -> tuple[float, np.ndarray] | None:
         """The value of a policy and its gradient in the initial state, at the centre of a frame."""

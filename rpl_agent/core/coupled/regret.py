@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
-from rpl_agent.core.coupled.bounds import PRODUCTS, CoupledBounds, proved_bound, varying_directions, worst_of_pieces
+from rpl_agent.core.coupled.bounds import PRODUCTS, CoupledBounds, proved_bound, varying_directions
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import (
     StepExpansion,
@@ -25,6 +24,7 @@ from rpl_agent.core.coupled.expansion import (
     greedy_policy,
 )
 from rpl_agent.core.coupled.optimality import RowVerdict, settled_rows
+from rpl_agent.core.coupled.pieces import affordable_pieces, worst_of_boxes
 from rpl_agent.core.model import Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -32,8 +32,9 @@ from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver.problem import Problem
 
-#: split the region if the regret is more than this share of what is known already, but not hopelessly more
-SPLIT, HOPELESS = 0.25, 1.5
+#: split the region if the regret is more than this share of what is known already, but not hopelessly more; a split
+#: must gain the third
+SPLIT, HOPELESS, GAINED = 0.25, 1.5, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +76,9 @@ def proved_regret(found: CoupledBounds, region: Region, policy: Policy, known: f
     most = np.inf if pair is None else pair.most
     whole = found.expansion.frame
     is_close = SPLIT * known < most < HOPELESS * known
-    if pieces > 1 and is_close and isinstance(whole, Frame) and found.proved:
-        attempt = partial(search.over_piece, directions)
-        most = worst_of_pieces(region, whole, found.gradient, min(most, known), attempt, pieces)
+    if is_close and isinstance(whole, Frame) and found.proved:
+        count = affordable_pieces(pieces, problem.pmdp.num_transitions, problem.objective.horizon)
+        most = min(most, worst_of_boxes(region, directions, search.over_piece, count, least=GAINED * known))
     if verdict is not None:
         assert pair is not None
         most = min(most, search.difference(region, verdict.best, pair.mine))
@@ -162,9 +163,8 @@ class RegretSearch:
             return None
         return RegretPair(best, mine, self.difference(region, best, mine), expansion)
 
-    def over_piece(self, directions: np.ndarray, piece: Region) -> float:
-        frame = frame_of(piece, directions)
-        pair = None if frame is None else self.over(piece, frame)
+    def over_piece(self, piece: Region, frame: BoxFrame) -> float:
+        pair = self.over(piece, frame)
         return np.inf if pair is None else pair.most
 
     def difference(self, region: Region, best: AffineBound, mine: AffineBound) -> float:

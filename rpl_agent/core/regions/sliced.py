@@ -16,8 +16,9 @@ import numpy as np
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.regions.base import CONTAINS_TOLERANCE, Region, RegionKernel, checked_directions, checked_points
-from rpl_agent.core.regions.intersection import Ellipsoid
+from rpl_agent.core.regions.intersection import Ellipsoid, Intersection
 from rpl_agent.core.regions.lp import LinearProgram
+from rpl_agent.core.regions.polytope import Polytope
 from rpl_agent.core.regions.product import Product
 
 #: Multipliers are looked for if at most this many directions are asked for, and in at most this many programs each.
@@ -60,6 +61,11 @@ class Sliced(Region):
         if len(directions) <= FEW and np.isfinite(found).all():
             found = np.maximum(found, [self._dual(c) if c.any() else -np.inf for c in directions])
         return found
+
+    def apart(self) -> Intersection:
+        """The same set, whose members answer each for itself: far cheaper, and nearly as tight in a small box."""
+        around = [] if self.around is None else [self.around]
+        return Intersection([Polytope(self.A, self.b, *self.box()), self.product, *around])
 
     def _dual(self, c: np.ndarray) -> float:
         """The best bound found by multipliers of slabs and of planes that touch the ellipsoid.

@@ -62,6 +62,14 @@ class Cuts:
         points = points[np.isfinite(joint.values(points))]
         self._add(points.tolist(), *joint.tangents(points))
 
+    def cut_off(self, x: np.ndarray) -> bool:
+        """Offer a tangent that cuts off a point (r,), unless the likelihood leaves it."""
+        joint, known = self.learned.joint, len(self.b)
+        assert joint is not None
+        if not joint.contains(x[None])[0]:
+            self.touch(x[None])
+        return len(self.b) > known
+
     def _add(self, names: Sequence[Any], A: Any, b: Any) -> None:
         self.names += names
         self.A, self.b = np.vstack([self.A, np.reshape(A, (-1, len(self.low)))]), np.append(self.b, b)

@@ -1,4 +1,4 @@
-"""Comparisons at one parameter by pieces of the region: boxes, split as in `core.coupled.boxes`.
+"""Bounds, and comparisons at one parameter, by pieces of the region: boxes, split as in `core.coupled.pieces`.
 
 Each piece has functions of its own for `guarantee.checker`, which checks every piece; the halves of a box cover it.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import expansion_of, find_bound
-from rpl_agent.core.coupled.boxes import BoxNode, split_boxes
+from rpl_agent.core.coupled.pieces import BoxNode, affordable_pieces, split_boxes
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.lp import LinearProgram
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
@@ -23,56 +23,69 @@ from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.proof.foundation import Cuts, Foundation
 from rpl_agent.guarantee.proof.functions import WIDENED, of_bound, prove_claim, shown, time_scale
 
-#: The most pieces, and the most transitions that all of them may have together.
-PIECES, WORK = 24, 50_000
+PIECES = 24
 #: By how much, relative to the box, the region's extent is rounded outward, so that its digits are few.
-ROOM = 2.0**-8
+ROOM = 2.0**-12
+#: The most tangents of the likelihood that are added for the bound of one piece.
+TOUCHES = 3
 
 
 @dataclass(frozen=True, eq=False)
-class ComparedPolicy:
-    """One of the two values of a comparison, and the side from which it is bounded."""
+class BoundedValue:
+    """The value of a policy, or of every one, and the side from which it is bounded."""
 
-    policy: Policy
-    rules: checker.Policy
+    policy: Policy  # with ``every_policy``: where the search for the best one starts
+    rules: checker.Policy | None
     side: Side
+    every_policy: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class PieceFunctions:
-    """Proved in floats over one box: the functions of both values, and multipliers of cuts for their difference."""
+    """Proved in floats over one box: the function of each value, and multipliers of cuts for their sum."""
 
     bounds: list[AffineBound]
     multipliers: np.ndarray
 
 
-def compared_in_pieces(
-    relaxation: Intervals, base: Foundation, objective: Objective, pair: list[ComparedPolicy], enough: float
+def proved_in_pieces(
+    relaxation: Intervals,
+    base: Foundation,
+    objective: tuple[Objective, checker.Objective],
+    asked: list[BoundedValue],
+    enough: float,
 ) -> tuple[dict[str, Any], Fraction]:
-    """(part of the file, the most that the first value exceeds the second by); raises `Refused` if none is proved."""
-    count = min(PIECES, WORK // relaxation.pmdp.num_transitions)
+    """(part of the file, the most of a value, or of the difference of two); raises `Refused` if none is proved.
+
+    The value that is bounded from below counts with the opposite sign.
+    """
+    count = affordable_pieces(PIECES, relaxation.pmdp.num_transitions, objective[0].horizon)
     cuts = base.cuts
     if count < 2 or cuts is None or len(cuts.low) > GRAPH_DIMENSION:
         raise checker.Refused("pieces of the region are not tried")
-    kept, search = len(base.region.cuts), PieceSearch(relaxation, base, cuts, objective, pair)
+    kept, search = len(base.region.cuts), PieceSearch(relaxation, cuts, objective, asked)
     try:
-        return search.found(count, enough)
+        return search.found(base.region, count, enough)
     except checker.Refused:
         cuts.keep(kept)
         raise
 
 
 class PieceSearch:
-    """Finds and proves the pieces of one comparison."""
+    """Finds and proves the pieces of one bound or comparison."""
 
     def __init__(
-        self, relaxation: Intervals, base: Foundation, cuts: Cuts, objective: Objective, pair: list[ComparedPolicy]
+        self,
+        relaxation: Intervals,
+        cuts: Cuts,
+        objective: tuple[Objective, checker.Objective],
+        asked: list[BoundedValue],
     ) -> None:
-        self.problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
-        self.base, self.cuts, self.pair = base, cuts, pair
-        self.scale = time_scale(relaxation.pmdp, objective)
+        self.problem = Problem.of(relaxation, objective[0], Nature.ADVERSARIAL, None)
+        self.cuts, self.asked, self.stated = cuts, asked, objective[1]
+        self.scale = time_scale(relaxation.pmdp, objective[0])
 
-    def found(self, count: int, enough: float) -> tuple[dict[str, Any], Fraction]:
+    def found(self, region: checker.Known, count: int, enough: float) -> tuple[dict[str, Any], Fraction]:
         trims = self._trims()
         low, high = self.cuts.low.copy(), self.cuts.high.copy()
         for axis, end, is_low, _ in trims:
@@ -80,15 +93,14 @@ class PieceSearch:
         root = BoxNode(low, high, *self._attempt(low, high))
         sizes = np.abs(np.asarray(self.problem.pmdp.table.reduction.weights)).max(axis=0)
         split_boxes(root, self._attempt, sizes, count, enough)
-        return self._trimmed(self.base.region, trims, root)
+        return self._trimmed(region, trims, root)
 
     # ------------------------------------------------------------------ in floats
     def _trims(self) -> list[tuple[int, float, bool, np.ndarray]]:
         """(coordinate, end, whether it is the lower one, multipliers): cuts leave none of the region beyond the end."""
         found, cuts = [], self.cuts
         for axis, unit in enumerate(np.eye(len(cuts.low))):
-            program = LinearProgram(cuts.A, cuts.b, cuts.low, cuts.high)
-            (first, below), (last, above) = program.optimum(unit), program.optimum(-unit)
+            (first, below), (last, above) = (self._optimum(way, cuts.low, cuts.high) for way in (unit, -unit))
             room = 2.0 ** np.floor(np.log2(max(last[axis] - first[axis], 1e-12))) * ROOM
             ends = (np.floor(first[axis] / room - 0.5) * room, np.ceil(last[axis] / room + 0.5) * room)
             for end, is_low, m in ((ends[0], True, below), (ends[1], False, above)):
@@ -97,28 +109,36 @@ class PieceSearch:
         return found
 
     def _attempt(self, low: np.ndarray, high: np.ndarray) -> tuple[float, Any]:
-        """(the most of the difference, its functions) over a box; −inf and multipliers where nothing is left of it."""
-        cuts, start = self.cuts, self.problem.pmdp.initial_state
-        frame, bounds = BoxFrame.around(low, high, is_reduced=True), []
-        for one in self.pair:
-            expansion = expansion_of(self.problem, frame, one.policy, one.policy)
-            bound = None if expansion is None else find_bound(self.problem, expansion, one.side, False)
+        """(the most of the sum, its functions) over a box; −inf and multipliers where nothing is left of it."""
+        start, frame, bounds = self.problem.pmdp.initial_state, BoxFrame.around(low, high, is_reduced=True), []
+        for one in self.asked:
+            expansion = expansion_of(self.problem, frame, None if one.every_policy else one.policy, one.policy)
+            bound = None if expansion is None else find_bound(self.problem, expansion, one.side, one.every_policy)
             bounds += [] if bound is None else [bound]
-        nothing = self._contradiction(low, high) if len(bounds) < len(self.pair) else None
-        if nothing is not None or len(bounds) < len(self.pair):
+        nothing = self._contradiction(low, high) if len(bounds) < len(self.asked) else None
+        if nothing is not None or len(bounds) < len(self.asked):
             return (np.inf if nothing is None else -np.inf), nothing
-        tops = [float(bound.moved[..., start].flat[-1]) for bound in bounds]
+        top = sum(bound.side.value * float(bound.moved[..., start].flat[-1]) for bound in bounds)
         slopes = [bound.gradient[..., start, :].reshape(-1, frame.dimension)[-1] for bound in bounds]
-        slope = (slopes[0] - slopes[1]) / frame.half
-        m = LinearProgram(cuts.A, cuts.b, low, high).optimum(-slope)[1] if slope.any() else None
+        slope = sum(bound.side.value * g for bound, g in zip(bounds, slopes)) / frame.half
+        m = self._optimum(-slope, low, high)[1] if slope.any() else None
         if m is None and slope.any():
             nothing = self._contradiction(low, high)
             if nothing is not None:
                 return -np.inf, nothing
-        m = np.zeros(len(cuts.b)) if m is None else m
-        rest = float(np.abs((slope - m @ cuts.A) * frame.half).sum())
-        most = tops[0] - tops[1] + float(m @ (cuts.b - cuts.A @ frame.center)) + rest
+        m = np.zeros(len(self.cuts.b)) if m is None else m
+        rest = float(np.abs((slope - m @ self.cuts.A) * frame.half).sum())
+        most = top + float(m @ (self.cuts.b - self.cuts.A @ frame.center)) + rest
         return most, PieceFunctions(bounds, m)
+
+    def _optimum(self, c: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """`LinearProgram.optimum` of c·x over the cuts in a box, with tangents where its minimiser is not in C."""
+        found = LinearProgram(self.cuts.A, self.cuts.b, low, high).optimum(c)
+        for _ in range(TOUCHES):
+            if found[1] is None or not self.cuts.cut_off(found[0]):
+                break
+            found = LinearProgram(self.cuts.A, self.cuts.b, low, high).optimum(c)
+        return found
 
     def _contradiction(self, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
         """Multipliers of cuts that contradict each other in a box: of the least t with A x ≤ b + t."""
@@ -153,18 +173,20 @@ class PieceSearch:
         if not isinstance(node.content, PieceFunctions):
             checker.need(node.content is not None, "no function is proved over a piece")
             return {"empty": self.cuts.numbered(node.content)}, Fraction(-(10**99))
-        pairs = [self._function(region, one, bound) for one, bound in zip(self.pair, node.content.bounds)]
         start = self.cuts.numbered(node.content.multipliers)
-        part = {"functions": [values for _, values in pairs], "start": start}
-        return part, checker.at_most([claim for claim, _ in pairs], start)
+        pairs = [self._function(region, one, bound) for one, bound in zip(self.asked, node.content.bounds)]
+        most = checker.at_most([claim for claim, _ in pairs], start)
+        if len(pairs) == 1:
+            return pairs[0][1] | {"duals": {"start": start}}, most
+        return {"functions": [values for _, values in pairs], "start": start}, most
 
     def _function(
-        self, region: checker.Known, one: ComparedPolicy, bound: AffineBound
+        self, region: checker.Known, one: BoundedValue, bound: AffineBound
     ) -> tuple[checker.Claim, dict[str, Any]]:
         for slack in WIDENED:
             values = shown(of_bound(self.problem, bound), self.scale, one.side.value * slack, None)
             try:
-                claim = checker.Claim(region, one.rules, one.side is Side.UPPER, values, self.base.objective)
+                claim = checker.Claim(region, one.rules, one.side is Side.UPPER, values, self.stated)
                 prove_claim(claim, values)
                 return claim, values
             except checker.Refused:

@@ -36,11 +36,13 @@ from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.proof.foundation import Foundation
 from rpl_agent.guarantee.proof.functions import candidates, common_functions, prove_claim, summed_functions
 from rpl_agent.guarantee.proof.optimal import optimality
-from rpl_agent.guarantee.proof.pieces import ComparedPolicy, compared_in_pieces
+from rpl_agent.guarantee.proof.pieces import BoundedValue, proved_in_pieces
 from rpl_agent.guarantee.proof.statement import Claims
 
 #: The kinds of confidence set that proofs cover.
 COVERED = ("likelihood", "anytime")
+#: Pieces of the region are tried if a bound falls short of the certificate's by more than this share of its gap.
+SHORT = 1e-3
 #: Fallback reason if chance itself is in doubt: then counts are meaningless.
 NO_DATA = "no data"
 
@@ -222,11 +224,17 @@ class _Proof:
         bounds = [Fraction(upper)] if (stated.is_reach if upper else stated.is_positive) else []
         asked = (objective, policy or self.asked.policy, policy is not None, upper)
         found = self._proved(base, candidates(self._relaxation(base), base, *asked), policy, upper, stated)
-        ways = [] if found is None else [(stated.off(found[0], Fraction(self.asked.reward_error), upper), *found[1:])]
+        ways = list[tuple[Fraction, checker.Claim | None, dict[str, Any]]]()
+        if found is not None:
+            ways.append((stated.off(found[0], Fraction(self.asked.reward_error), upper), *found[1:]))
         if policy is None and name in dict(checker.SIDES) and self.asked.weights is not None:
             ways += self._within(base, upper)
+        if not ways or self._falls_short(better(way[0] for way in ways), computed):
+            ways += self._in_pieces(base, (objective, stated), policy, upper, computed)
         if ways:
-            bound, self.claims[name], values = better(ways, key=lambda way: way[0])
+            bound, claim, values = better(ways, key=lambda way: way[0])
+            if claim is not None:
+                self.claims[name] = claim
             self.parts[name] = values | {"region": self._place(base)}
             bounds.append(bound)
         if bounds:
@@ -255,7 +263,28 @@ class _Proof:
                     base.cuts.keep(kept)
         return None
 
-    def _within(self, base: Foundation, upper: bool) -> list[tuple[Fraction, checker.Claim, dict[str, Any]]]:
+    def _falls_short(self, proved: Fraction, computed: float) -> bool:
+        """Whether a bound is notably weaker than that of the certificate, which may come from pieces of the region."""
+        gap = self.asked.numbers["upper"] - self.asked.numbers["lower"]
+        return math.isfinite(gap) and abs(float(proved) - computed) > SHORT * gap
+
+    def _in_pieces(
+        self,
+        base: Foundation,
+        objective: tuple[Objective, checker.Objective],
+        policy: Policy | None,
+        upper: bool,
+        computed: float,
+    ) -> list[tuple[Fraction, checker.Claim | None, dict[str, Any]]]:
+        """`_proved` by pieces of the region, for the claim of no function; empty if nothing is proved."""
+        side, error = Side.UPPER if upper else Side.LOWER, Fraction(self.asked.reward_error)
+        value = BoundedValue(policy or self.asked.policy, self._rules(base, policy), side, policy is None)
+        with suppress(checker.Refused, np.linalg.LinAlgError):
+            part, most = self._pieces(base, [value], side.value * computed, objective)
+            return [(objective[1].off(most if upper else -most, error, upper), None, part)]
+        return []
+
+    def _within(self, base: Foundation, upper: bool) -> list[tuple[Fraction, checker.Claim | None, dict[str, Any]]]:
         """`_proved` for every policy that keeps the limits, by a weighted sum; empty if there is no such sum."""
         weights, thresholds = self.asked.weights, [limit.threshold for limit in self.asked.objective.limits]
         assert weights is not None
@@ -288,6 +317,8 @@ class _Proof:
         with suppress(checker.Refused):
             checker.need(not self.limits, "only the gap is a regret among policies that keep limits")
             part, regret = self._compared(base)
+            if "fates" not in part and self._falls_short(min([regret, *known]), computed):
+                part, regret = self._regret_in_pieces(base, computed, (part, regret))
             self.parts["regret"] = part | {"region": self._place(base)}
             known.append(regret)
             if "fates" in part:
@@ -312,6 +343,17 @@ class _Proof:
         moved = base.objective.off(largest, error, True) - largest
         regret = max(checker.at_most([claim for claim, _ in pair], []) + 2 * moved, Fraction(0))
         return {"functions": [function for _, function in pair], "start": []}, regret
+
+    def _regret_in_pieces(
+        self, base: Foundation, computed: float, known: tuple[dict[str, Any], Fraction]
+    ) -> tuple[dict[str, Any], Fraction]:
+        """`_compared` by pieces of the region, where they prove more than what is known."""
+        policies = (None, self.asked.policy) if self.objective.sense is Sense.MAX else (self.asked.policy, None)
+        if self.asked.reward_error == 0:
+            with suppress(checker.Refused, np.linalg.LinAlgError):
+                part, most = self._pieces(base, self._values(base, policies), computed)
+                return min(known, (part, max(most, Fraction(0))), key=lambda way: way[1])
+        return known
 
     def _gain(self) -> None:
         """Prove the gain over the baseline, at a common parameter or by bounds on both values."""
@@ -345,13 +387,26 @@ class _Proof:
             start = base.multipliers([claim for claim, _ in pair])
             functions = [function for _, function in pair]
             yield {"functions": functions, "start": start}, checker.at_most([claim for claim, _ in pair], start)
-        compared = []
-        for policy, side in zip(policies, (Side.UPPER, Side.LOWER)):
-            rules = self._rules(base, policy)
-            assert rules is not None
-            compared.append(ComparedPolicy(policy, rules, side))
         with suppress(checker.Refused, np.linalg.LinAlgError):
-            yield compared_in_pieces(self._relaxation(base), base, self.objective, compared, enough)
+            yield self._pieces(base, self._values(base, policies), enough)
+
+    def _values(self, base: Foundation, policies: tuple[Policy | None, Policy | None]) -> list[BoundedValue]:
+        """The first one's value from above, the second one's from below."""
+        return [
+            BoundedValue(policy or self.asked.policy, self._rules(base, policy), side, policy is None)
+            for policy, side in zip(policies, (Side.UPPER, Side.LOWER))
+        ]
+
+    def _pieces(
+        self,
+        base: Foundation,
+        values: list[BoundedValue],
+        enough: float,
+        objective: tuple[Objective, checker.Objective] | None = None,
+    ) -> tuple[dict[str, Any], Fraction]:
+        checker.need(not self.is_graph, "a graph has no region of parameters")
+        asked = (self.objective, base.objective) if objective is None else objective
+        return proved_in_pieces(self._relaxation(base), base, asked, values, enough)
 
     def _function(
         self, name: str, base: Foundation, policy: Policy | None

@@ -1,0 +1,131 @@
+"""Bounds over boxes that cover a region of coordinates.
+
+The bound of a box holds for the parameters of the region in it; the boxes cover the region, so the worst of their
+bounds holds for all. What affine functions lose is of second order in the width of a box: with little data a few boxes
+prove far more than the whole region.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.core.coupled.affine import BoxFrame
+from rpl_agent.core.regions.base import Region
+from rpl_agent.core.regions.intersection import Boxed
+from rpl_agent.core.regions.parameter_region import ParameterRegion
+from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
+from rpl_agent.core.regions.sliced import Sliced
+
+#: total transitions that the pieces of a bound may have: each is checked in plain Python if there is a proof
+WORK = 100_000
+#: no more boxes once a split gains less than this share of the bound
+SETTLED = 1e-3
+#: how many coordinates are tried for a split, the widest ones first
+AXES = 3
+#: the middle of a box is rounded to this share of its width, so that its digits are few
+ROUNDED = 2.0**-6
+
+
+@dataclass(eq=False)
+class BoxNode:
+    """A box, and its halves if it was split."""
+
+    lower: np.ndarray  # (r,)
+    upper: np.ndarray  # (r,)
+    bound: float  # larger is worse; −inf if the region has no parameter in the box
+    content: Any = None  # what proves the bound
+    axis: int = -1
+    halves: tuple[BoxNode, BoxNode] | None = None
+
+    @property
+    def middle(self) -> float:
+        """Where the box is split along its axis."""
+        return _middle(float(self.lower[self.axis]), float(self.upper[self.axis]))
+
+
+Attempt = Callable[[np.ndarray, np.ndarray], tuple[float, Any]]
+
+
+def split_boxes(
+    root: BoxNode, attempt: Attempt, sizes: np.ndarray, budget: int, enough: float, least: float | None = None
+) -> float:
+    """Split a box until the worst bound is good enough, or a budget of boxes is spent; return the worst bound.
+
+    attempt : (lower, upper) of a box -> (its bound, inf if there is none; content)
+    sizes : (r,) how much the model changes per unit of each coordinate
+    least : what a split must gain; by default a share of the bound
+    """
+    leaves = [root]
+    while len(leaves) < budget:
+        worst = max(leaves, key=lambda leaf: leaf.bound)
+        if worst.bound <= enough:
+            break
+        axes = np.argsort(-sizes * (worst.upper - worst.lower), kind="stable")[:AXES].tolist()
+        ways = [(axis, _halved(worst, axis, attempt)) for axis in axes]
+        axis, halves = min(ways, key=lambda way: _merit(way[1]))
+        gained = SETTLED * abs(worst.bound) if least is None else least
+        if math.isfinite(worst.bound) and not _merit(halves)[0] < worst.bound - gained:
+            break
+        worst.axis, worst.halves = axis, halves
+        leaves.remove(worst)
+        leaves += halves
+    return max(leaf.bound for leaf in leaves)
+
+
+def _merit(halves: tuple[BoxNode, BoxNode]) -> tuple[float, float]:
+    bounds = [half.bound for half in halves]
+    return max(bounds), min(bounds)
+
+
+def _halved(node: BoxNode, axis: int, attempt: Attempt) -> tuple[BoxNode, BoxNode]:
+    middle = _middle(float(node.lower[axis]), float(node.upper[axis]))
+    first, last = node.upper.copy(), node.lower.copy()
+    first[axis] = last[axis] = middle
+    below, above = (BoxNode(*box, *attempt(*box)) for box in ((node.lower, first), (last, node.upper)))
+    return below, above
+
+
+def _middle(low: float, high: float) -> float:
+    """Near the middle, with few digits."""
+    unit = 2.0 ** math.floor(math.log2(high - low)) * ROUNDED if high > low else 0.0
+    found = round((low + high) / 2 / unit) * unit if unit > 0.0 else low
+    return found if low < found < high else (low + high) / 2
+
+
+def affordable_pieces(pieces: int, transitions: int, horizon: int | None) -> int:
+    return min(pieces, WORK // (transitions * (horizon or 1)))
+
+
+def worst_of_boxes(
+    region: Region,
+    directions: np.ndarray,
+    attempt: Callable[[Region, BoxFrame], float],
+    budget: int,
+    enough: float = -np.inf,
+    least: float | None = None,
+    hopeless: float = np.inf,
+) -> float:
+    """A bound for the whole region, the worst of those of boxes that cover it; inf if there is none.
+
+    directions : (F, r) in which expressions vary
+    attempt : (the part of the region in a box, the frame of the box) -> a bound there; larger is worse
+    hopeless : a bound of one box around the region that is not worth a split
+    """
+    if region.dimension > GRAPH_DIMENSION or budget < 2:
+        return np.inf
+    is_reduced, (low, high) = not isinstance(region, ParameterRegion), region.box()
+    whole = region.apart() if isinstance(region, Sliced) else region
+
+    def bounded(lower: np.ndarray, upper: np.ndarray) -> tuple[float, None]:
+        piece = Boxed(whole, lower, upper)
+        return -np.inf if piece.is_empty else attempt(piece, BoxFrame.around(lower, upper, is_reduced)), None
+
+    root = BoxNode(low, high, *bounded(low, high))
+    if root.bound > hopeless:
+        return np.inf
+    return split_boxes(root, bounded, np.abs(directions).max(axis=0), budget, enough, least)

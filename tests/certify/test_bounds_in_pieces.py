@@ -1,0 +1,79 @@
+"""Certificates from few data: their bounds and regret come from pieces of the region, and so do their proofs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.solver import solve_at
+from rpl_agent.guarantee import checker
+from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.proof import prove
+from rpl_envs.toy_text import frozen_lake
+
+EPISODES, SEED = 100, 1
+
+
+@cache
+def lake() -> tuple[Certificate, Certificate, dict[str, Any]]:
+    """(certificate of the whole region, of its pieces, proof of the latter) of FrozenLake."""
+    world = frozen_lake()
+    counts = uniform_counts(world.pmdp, world.objective, np.full(1, 1 / 3), EPISODES, 100, SEED)
+    whole, found = (certify(world.pmdp, counts, world.objective, pieces=n) for n in (1, 4))
+    return whole, found, json.loads(json.dumps(prove(world.pmdp, counts, found)))
+
+
+def test_pieces_certify_more_and_are_proved():
+    whole, found, proof = lake()
+    assert found.gap < 0.75 * whole.gap and found.regret < 0.1 * whole.regret
+    assert all("split" in proof[name] for name in ("lower", "upper", "regret"))
+    proved = checker.check(proof)
+    width = proved["upper"] - proved["lower"]
+    assert found.gap <= width < 1.001 * found.gap and found.regret <= proved["regret"] < 1.001 * found.regret
+    world = frozen_lake()
+    best = solve_at(world.pmdp, np.full(1, 1 / 3), world.objective, precision=1e-9).middle
+    assert proved["lower"] < best < proved["upper"]
+
+
+def leaf(part: dict[str, Any]) -> dict[str, Any]:
+    """A piece with functions."""
+    while "split" in part:
+        part = next(piece for piece in part["pieces"] if "empty" not in piece)
+    return part
+
+
+def moved(part: dict[str, Any]) -> None:
+    part["split"][1] += 0.01
+
+
+def higher(part: dict[str, Any]) -> None:
+    for value in leaf(part)["values"]:
+        value[0] += 0.01
+
+
+FORGED: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a piece is missing": lambda part: part["pieces"].pop(),
+    "a piece stands twice": lambda part: part["pieces"].append(part["pieces"][0]),
+    "pieces are exchanged": lambda part: part["pieces"].reverse(),
+    "another coordinate": lambda part: part.update(split=[1, part["split"][1]]),
+    "a split outside": lambda part: part.update(split=[0, 2.0]),
+    "a full piece is empty": lambda part: leaf(part).update(empty=[]),
+    "a split elsewhere": moved,
+    "larger values": higher,
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_pieces_that_do_not_prove_the_bound_are_refused(name):
+    proof = copy.deepcopy(lake()[2])
+    FORGED[name](proof["lower"])
+    with pytest.raises((checker.Refused, *checker.MALFORMED)):
+        checker.check(proof)

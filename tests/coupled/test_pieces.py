@@ -1,0 +1,124 @@
+"""Boxes that cover a region: their parts, when they are split, and the bounds of a value in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rpl_agent.core.coupled.pieces import BoxNode, affordable_pieces, split_boxes, worst_of_boxes
+from rpl_agent.core.regions.base import Box
+from rpl_agent.core.regions.intersection import Boxed, Ellipsoid, Intersection
+from rpl_agent.core.regions.polytope import Polytope
+from rpl_agent.core.regions.product import Product
+from rpl_agent.core.regions.sliced import Sliced
+
+
+def disc() -> Intersection:
+    """A disc of radius 1 at (1, 1), of which x + y ≤ 2.5 is left."""
+    half = Polytope(np.ones((1, 2)), np.array([2.5]), np.zeros(2), 2.0 * np.ones(2))
+    return Intersection([half, Ellipsoid(np.ones(2), np.eye(2), 1.0)])
+
+
+def test_the_parts_of_a_region_bound_their_points_and_cover_it():
+    rng, region = np.random.default_rng(1), disc()
+    points = rng.uniform(0.0, 2.0, (400, 2))
+    points = points[region.contains(points)]
+    directions = rng.normal(size=(40, 2))
+    below, above = (
+        Boxed(region, np.array(a), np.array(b)) for a, b in (((0.0, 0.0), (0.8, 2.0)), ((0.8, 0.0), (2.0, 2.0)))
+    )
+    for part in (below, above):
+        inside = points[part.contains(points)]
+        assert len(inside) > 50
+        assert (part.minimize(directions)[:, None] <= directions @ inside.T + 1e-12).all()
+    assert (below.contains(points) | above.contains(points)).all()
+    assert above.minimize(np.array([[1.0, 0.0]]))[0] == pytest.approx(0.8)  # the box is felt, not only the region
+    assert above.minimize(np.array([[0.0, -1.0]]))[0] == pytest.approx(-1.7)  # and its corner with the region's row
+
+
+def bounded(tried: list[tuple[float, float]], lost: float = 1.0):
+    """Attempts over boxes of one coordinate, with the bound high + lost · width²."""
+
+    def attempt(piece, frame):
+        low, high = piece.box()
+        assert np.allclose([frame.center - frame.half, frame.center + frame.half], [low, high])
+        tried.append((low[0], high[0]))
+        return high[0] + lost * (high[0] - low[0]) ** 2
+
+    return attempt
+
+
+LINE, AXIS = Box(np.zeros(1), 2.0 * np.ones(1)), np.ones((1, 1))
+
+
+def test_the_worst_box_is_halved_until_the_budget_is_spent():
+    tried: list[tuple[float, float]] = []
+    found = worst_of_boxes(LINE, AXIS, bounded(tried), 4)
+    assert tried == [(0, 2), (0, 1), (1, 2), (1, 1.5), (1.5, 2), (1.5, 1.75), (1.75, 2)]
+    assert found == 2.0 + 0.25**2
+
+
+@pytest.mark.parametrize(
+    ("settings", "attempts", "found"),
+    [
+        ({"enough": 3.0}, 3, 3.0),  # good enough
+        ({"enough": 2.9}, 5, 2.25),
+        ({"least": 3.1}, 3, 6.0),  # a split that gains 3 is not worth it
+        ({"least": 2.9}, 5, 3.0),  # the next one gains 0.75
+        ({"hopeless": 5.9}, 1, np.inf),
+        ({"hopeless": 6.0}, 7, 2.0625),
+    ],
+)
+def test_boxes_are_split_where_that_pays(settings, attempts, found):
+    tried: list[tuple[float, float]] = []
+    assert worst_of_boxes(LINE, AXIS, bounded(tried), 4, **settings) == found
+    assert len(tried) == attempts
+
+
+def test_some_regions_have_no_pieces():
+    tried: list[tuple[float, float]] = []
+    many = Box(np.zeros(8), np.ones(8))
+    assert worst_of_boxes(LINE, AXIS, bounded(tried), 1) == worst_of_boxes(many, np.eye(8), bounded(tried), 9) == np.inf
+    assert tried == []
+    assert [affordable_pieces(4, *size) for size in ((10, None), (40_000, None), (10, 5_000), (10**6, 3))] == [
+        4,
+        2,
+        2,
+        0,
+    ]
+
+
+def test_empty_boxes_have_no_bound():
+    """x + y ≤ 1 leaves nothing of the last quarter."""
+    corner = Polytope(np.ones((1, 2)), np.array([0.9]), np.zeros(2), np.ones(2))
+    seen = []
+
+    def attempt(piece, frame):
+        seen.append(piece)
+        return float(-piece.minimize(-np.ones((1, 2)))[0] + frame.half.sum())
+
+    assert worst_of_boxes(corner, np.eye(2), attempt, 4) < 0.9 + 1.0
+    assert all(not part.is_empty for part in seen)
+
+
+def test_the_axis_that_gains_most_is_split():
+    def attempt(low, high):
+        return float((high - low)[1]), None
+
+    root = BoxNode(np.zeros(2), np.array([5.0, 1.0]), 1.0)
+    assert split_boxes(root, attempt, np.ones(2), 2, 0.0) == 0.5 and root.axis == 1
+
+
+def test_the_members_of_a_sliced_region_answer_for_it():
+    product = Product(np.arange(3), np.zeros(2), np.ones(2), np.zeros(2), np.ones(2))  # two blocks of a coordinate
+    region = Sliced(product, Ellipsoid(0.5 * np.ones(2), np.eye(2), 0.4), np.ones((1, 2)), np.array([1.2]))
+    rng = np.random.default_rng(2)
+    points, directions = rng.uniform(0.0, 1.0, (300, 2)), rng.normal(size=(30, 2))
+    apart = region.apart()
+    inside = points[region.contains(points)]
+    assert (apart.contains(points) == region.contains(points)).all() and len(inside) > 50
+    assert (apart.minimize(directions)[:, None] <= directions @ inside.T + 1e-12).all()
+    assert (apart.minimize(directions) >= region.product.minimize(directions)).all()
+    assert apart.minimize(-np.ones((1, 2)))[0] == pytest.approx(-1.2)
+    bare = Sliced(product, None, np.ones((1, 2)), np.array([1.2])).apart()
+    assert bare.minimize(np.array([[1.0, 0.0]]))[0] == pytest.approx(0.0)
