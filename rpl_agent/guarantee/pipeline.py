@@ -87,7 +87,7 @@ class Config:
     relaxation: str = "coupled"
     delta: float = 1e-3  # probability that a bound is wrong, below 0.5
     precision: float = 1e-6
-    pieces: int = 4  # coupled relaxation: the most pieces of the region on a side where the whole falls short
+    pieces: int = 8  # coupled relaxation: the most pieces of the region on a side where the whole falls short
     bets: bool = True  # bet on the value; without bets, certificates for any number of objectives hold simultaneously
     prefer: str = "guarantee"  # the policy to return: with the best guarantee, or with the least "regret"
 

@@ -68,7 +68,7 @@ def test_settings_that_make_sense_are_kept_and_defaults_are_those_of_the_docs():
     for settings in ({"precision": 0.5}, {"pieces": 1}, {"pieces": 2}, {"bets": False}, {"prefer": "regret"}):
         assert all(getattr(Config(**settings), name) == value for name, value in settings.items())
     given = Config()
-    assert (given.delta, given.precision, given.pieces) == (1e-3, 1e-6, 4)
+    assert (given.delta, given.precision, given.pieces) == (1e-3, 1e-6, 8)
     assert pipeline.ROUNDING == 1e-11 and pipeline.QUERIED_ROWS == 500
 
 
@@ -302,7 +302,7 @@ def better(monkeypatch, found, sense=Sense.MAX, policy=None, known=(0.2, 0.8), *
 
     def bounds(relaxation, region, objective, given, start, skipped, pieces):
         told.append(skipped)
-        assert (given, start, pieces) == (policy, "old", 4)
+        assert (given, start, pieces) == (policy, "old", 8)
         return None if found is None else SimpleNamespace(lower=found[0], upper=found[1], policy="new")
 
     monkeypatch.setattr(pipeline, "coupled_bounds", bounds)

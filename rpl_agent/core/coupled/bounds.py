@@ -186,7 +186,7 @@ WORTHWHILE = 0.02
 EASED = 0.02
 #: look at pieces of the region if the slack, or a bound that was not found, costs more than this share of the gap,
 #: unless one box around the region is worse than what is known by more than the second; a split must gain the third
-SPLIT, HOPELESS, GAINED = 0.05, 0.5, 0.01
+SPLIT, HOPELESS, GAINED = 0.02, 0.5, 0.01
 
 
 @dataclass(frozen=True, eq=False)
