@@ -376,7 +376,7 @@ def test_shares_are_those_of_the_basis(is_product, basis, shares, monkeypatch):
 @pytest.mark.parametrize("other", ["1 - p", "0.5"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_value_with_a_kink_does_not_undo_its_bets(other, seed):
-    """At p = 1/2 the best value, max(p, 1 − p) or max(p, 1/2), rises, falls or is flat, as the estimate happens to be."""
+    """At p = 1/2 the best value, max(p, 1 − p) or max(p, 1/2), rises, falls or is flat at an estimate."""
     lost = {"1 - p": "p", "0.5": "0.5"}[other]
     rows = {0: {"a": {1: "p", 2: "1 - p"}, "b": {1: other, 2: lost}}, 1: {"stay": {1: "1"}}, 2: {"stay": {2: "1"}}}
     model = build(0, lambda s: rows[s], domain=["p"], labels={"won": lambda s: s == 1})

@@ -266,30 +266,65 @@ def lie(random: Dice, case: Case, side: str, sign: int) -> tuple[str, dict[str, 
     found = copy.deepcopy(case.proof)
     found["claim"] = {s: claim if s == side else None for s, _ in SIDES}
     part = found[side] = found[side] or {"values": _blank(case), "region": 0}
-    horizon = case.certificate.objective.horizon
-    tables = [part["values"]] if horizon is None else part["values"]
-    changes = random.sample(["truth", "shift", "none", "ends", "ball", "duals", "rank", "window"], random.randint(1, 4))
+    changes = random.sample(
+        ["truth", "shift", "none", "ends", "ball", "duals", "rank", "window", "tree"], random.randint(1, 4)
+    )
     for change in changes:
-        if change == "truth":  # of the parameter that is true: right there, and not in all of the region
-            for U in (U for table in tables for U in zip(range(len(table)), table) if U[1] is not None):
-                if not isinstance(truth[U[0]], float):
-                    U[1][:] = [float(truth[U[0]]) - sign * size] + [x * random.choice([0, 1]) for x in U[1][1:]]
-        elif change == "shift":
-            first = tables[-1][start]
-            for U in (U for table in tables for U in table if U is not None and first is not None):
-                U[0] += claim - first[0]
-        elif change == "none":
-            for table in tables:
-                s = random.randrange(len(table))
-                table[s] = table[s] if s == start else None
-        elif change == "rank":
-            part["rank"] = [random.randint(0, 3) for _ in range(case.pmdp.num_states)]
-        elif change == "duals":
-            factor = random.choice([0.0, 0.5, -1.0, 2.0, 1e6])
-            part["duals"] = {k: [[i, m * factor] for i, m in v] for k, v in part.get("duals", {}).items()}
-        else:
+        if change in ("ends", "ball", "window"):
             _shrink(random, found["regions"], change)
+        elif change == "tree":
+            _prune(random, part)
+        else:
+            for piece in leaves(part):
+                _bend(random, case, (side, sign, size), piece, change)
     return " and ".join(changes), found
+
+
+def leaves(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts of a bound with values, one for each piece of the region."""
+    if "split" in part:
+        return [leaf for piece in part["pieces"] for leaf in leaves(piece)]
+    return [part] if "values" in part else []
+
+
+def _bend(random: Dice, case: Case, asked: tuple[str, int, float], part: dict[str, Any], change: str) -> None:
+    """Change a function so that it claims more."""
+    (side, sign, size), start = asked, case.pmdp.initial_state
+    truth, horizon = case.truth[side], case.certificate.objective.horizon
+    tables = [part["values"]] if horizon is None else part["values"]
+    if change == "truth":  # of the parameter that is true: right there, and not in all of the region
+        for U in (U for table in tables for U in zip(range(len(table)), table) if U[1] is not None):
+            if not isinstance(truth[U[0]], float):
+                U[1][:] = [float(truth[U[0]]) - sign * size] + [x * random.choice([0, 1]) for x in U[1][1:]]
+    elif change == "shift":
+        first = tables[-1][start]
+        for U in (U for table in tables for U in table if U is not None and first is not None):
+            U[0] += float(truth[start]) - sign * size - first[0]
+    elif change == "none":
+        for table in tables:
+            s = random.randrange(len(table))
+            table[s] = table[s] if s == start else None
+    elif change == "rank":
+        part["rank"] = [random.randint(0, 3) for _ in range(case.pmdp.num_states)]
+    else:
+        factor = random.choice([0.0, 0.5, -1.0, 2.0, 1e6])
+        part["duals"] = {k: [[i, m * factor] for i, m in v] for k, v in part.get("duals", {}).items()}
+
+
+def _prune(random: Dice, part: dict[str, Any]) -> None:
+    """Leave a piece out of a tree, if there is one, or move or turn what splits it."""
+    while "split" in part:
+        below = [piece for piece in part["pieces"] if "split" in piece]
+        if not below or random.random() < 0.5:
+            kept, way = part["pieces"], random.choice(["empty", "twice", "turned", "moved", "one"])
+            if way == "moved":
+                part["split"][1] *= random.choice([0.5, 0.99, 1.01, 2.0])
+            else:
+                empty = {"empty": []}
+                ways = {"empty": [kept[0], empty], "twice": [kept[0]] * 2, "turned": kept[::-1], "one": kept[:1]}
+                part["pieces"] = ways[way]
+            return
+        part = random.choice(below)
 
 
 def _blank(case: Case) -> list[Any]:
