@@ -17,7 +17,7 @@ import numpy as np
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side, excess, row_excess
 from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of
 from rpl_agent.core.coupled.gradients.easing import can_ease, eased
-from rpl_agent.core.coupled.pieces import affordable_pieces, worst_of_boxes
+from rpl_agent.core.coupled.pieces import GAINED, SPLIT, affordable_pieces, worst_of_boxes
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.native import core
 from rpl_agent.core.regions.base import Region
@@ -184,9 +184,8 @@ def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound
 WORTHWHILE = 0.02
 #: look for other gradients if the slack of a bound on every policy costs more than this share of the gap
 EASED = 0.02
-#: look at pieces of the region if the slack, or a bound that was not found, costs more than this share of the gap,
-#: unless one box around the region is worse than what is known by more than the second; a split must gain the third
-SPLIT, HOPELESS, GAINED = 0.02, 0.5, 0.01
+#: look at no pieces if one box around the region is worse than what is known by more than this share of the gap
+HOPELESS = 0.5
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Si
 from rpl_agent.core.coupled.bounds import PRODUCTS, find_bound
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
-from rpl_agent.core.coupled.pieces import worst_of_boxes
+from rpl_agent.core.coupled.pieces import SPLIT, worst_of_boxes
 from rpl_agent.core.coupled.vertices.gain import least_difference
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
@@ -26,8 +26,6 @@ from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.solver.problem import Problem
 
-#: cut the region into pieces if bounds of the whole one lose more than this share of the difference at the centre
-SPLIT = 0.02
 #: look for other functions if a lower bound is negative by no more than this share of the difference at the centre
 HOPEFUL = 0.5
 #: total transitions that all pieces may have: each piece is three passes over the model

@@ -21,8 +21,12 @@ from rpl_agent.core.regions.parameter_region import ParameterRegion
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.core.regions.sliced import Sliced
 
+#: pieces are tried if the whole loses more than this share of the gap, or of the difference that is bounded
+SPLIT = 0.02
+#: the share of what is known that a split must gain
+GAINED = 0.01
 #: total transitions that the pieces of a bound may have: each is checked in plain Python if there is a proof
-WORK = 100_000
+CHECKED = 100_000
 #: no more boxes once a split gains less than this share of the bound
 SETTLED = 1e-3
 #: how many coordinates are tried for a split, the widest ones first
@@ -98,7 +102,7 @@ def _middle(low: float, high: float) -> float:
 
 
 def affordable_pieces(pieces: int, transitions: int, horizon: int | None) -> int:
-    return min(pieces, WORK // (transitions * (horizon or 1)))
+    return min(pieces, CHECKED // (transitions * (horizon or 1)))
 
 
 def worst_of_boxes(

@@ -24,7 +24,7 @@ from rpl_agent.core.coupled.expansion import (
     greedy_policy,
 )
 from rpl_agent.core.coupled.optimality import RowVerdict, settled_rows
-from rpl_agent.core.coupled.pieces import affordable_pieces, worst_of_boxes
+from rpl_agent.core.coupled.pieces import GAINED, affordable_pieces, worst_of_boxes
 from rpl_agent.core.model import Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -32,9 +32,8 @@ from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver.problem import Problem
 
-#: split the region if the regret is more than this share of what is known already, but not hopelessly more; a split
-#: must gain the third
-SPLIT, HOPELESS, GAINED = 0.25, 1.5, 0.01
+#: split the region if the regret is more than this share of what is known already, but not hopelessly more
+SPLIT, HOPELESS = 0.25, 1.5
 
 
 @dataclass(frozen=True, eq=False)
