@@ -67,15 +67,17 @@ class Comparison:
             return ValueDifference(-np.inf, np.inf)
         best = max(found, key=lambda one: one.lower)
         best = replace(best, upper=min(one.upper for one in found))
-        return self._at_vertices(self.region, best, search) if isinstance(self.region, Product) else best
+        return self._at_vertices(self.region, best, search, above > 1) if isinstance(self.region, Product) else best
 
-    def _at_vertices(self, region: Product, known: ValueDifference, search: bool) -> ValueDifference:
-        """The bounds over a product of small polytopes, by its vertices where these say more."""
+    def _at_vertices(self, region: Product, known: ValueDifference, search: bool, above: bool) -> ValueDifference:
+        """The lower bound over a product of small polytopes by its vertices, and the one above, where they say more."""
         rounding, search_from = 2.0 * self.problem.task.rounding, -HOPEFUL * known.center if search else np.inf
         below = least_difference(self.problem, region, self.one, self.other, search_from) - rounding
-        above = rounding - least_difference(self.problem, region, self.other, self.one, np.inf)
-        lower, upper = float(np.nextafter(below, -np.inf)), float(np.nextafter(above, np.inf))
-        return replace(known, lower=max(known.lower, lower), upper=min(known.upper, upper))
+        lower = max(known.lower, float(np.nextafter(below, -np.inf)))
+        if not above:
+            return replace(known, lower=lower)
+        most = rounding - least_difference(self.problem, region, self.other, self.one, np.inf)
+        return replace(known, lower=lower, upper=min(known.upper, float(np.nextafter(most, np.inf))))
 
     def _frames(self) -> list[Frame | BoxFrame]:
         """The frames in which to expand: for independent blocks also their box."""

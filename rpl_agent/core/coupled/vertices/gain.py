@@ -20,7 +20,7 @@ from rpl_agent.core.solver.problem import Problem
 Pair = tuple[RowsAtVertices, RowsAtVertices]
 
 #: Shares of the gradients at the centre that are tried without a search.
-SHARES = (1.0, 0.75, 0.5, 0.0)
+SHARES = (1.0, 0.7, 0.0)
 #: Rounds of the search for shares, the first size of its box, and the share of an expected gain that counts as one.
 ROUNDS, BOX, GAINED = 40, 0.5, 0.1
 #: Steps of the search for gradients; the least scale of one of them, as a share of the largest.
