@@ -327,6 +327,7 @@ def test_each_piece_of_a_bound_has_its_own_half(statement, monkeypatch):
     assert bounded(statement, HALVES | {"pieces": [deeper, values(3)]}, True) == 5
     assert [claim.region.name for claim in seen] == ["0<1/2 1<1/4 ", "0>1/2 "]
     assert all(claim.checked and claim.policy == "mine" and claim.upper for claim in seen)
+    assert statement.claims["upper"] is seen[0]
 
 
 @pytest.mark.parametrize("pieces", [[values(3)], [values(3)] * 3, []])
