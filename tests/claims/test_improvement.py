@@ -22,6 +22,7 @@ from rpl_agent.formats.logs import read_log, simulate_log
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.claims.frequencies import logged_baseline
 from rpl_agent.guarantee.claims.improvement import COMMON, RETURNS, more_episodes
+from rpl_agent.guarantee.proof.write import stated
 from rpl_agent.guarantee.shown import true_value
 from tests.coupled.test_coupled import CENTER, cases, prepared
 from tests.reference.coupled import box_points, exact_value, objectives
@@ -214,6 +215,17 @@ def test_the_forecast_solves_its_own_equation():
     between = more_episodes(100, -1.0, 1.0, 1.0)
     share = 100 / (100 + between)
     assert 100 < between < 300 and share**0.5 + share == pytest.approx(1.0, rel=0.02)
+
+
+def test_a_proof_of_less_tells_how_much_more_it_takes(grid):
+    """Without it, a computed improvement that is not proved would need "about 0 more episodes"."""
+    pmdp, theta, _, baseline = grid
+    found = improve(pmdp, logged(pmdp, theta, GAIN, baseline, 10, 0), GAIN, baseline)
+    ends = {f"{name}{side}": 0.0 for name in ("", "baseline ", "gain ") for side in ("lower", "upper")}
+    less = stated(found, {"claim": ends | {"gain lower": -1.0}})
+    assert found.improves and found.more_episodes == 0 and not less.improves and less.more_episodes > 0
+    assert "computed, not proved" in str(less)
+    assert stated(found, {"claim": ends | {"gain lower": found.lower}}).more_episodes == 0
 
 
 def test_the_command_says_by_its_status_whether_there_is_an_improvement(tmp_path, capsys, monkeypatch):

@@ -29,7 +29,7 @@ from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.combined import CombinedModel
-from rpl_agent.guarantee.claims.improvement import Improvement
+from rpl_agent.guarantee.claims.improvement import Improvement, more_episodes
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.region import Learned, has_joint_set, learned
 from rpl_agent.guarantee.proof.content import data_content
@@ -105,9 +105,14 @@ def _stated_improvement(found: Improvement, proof: dict[str, Any]) -> Improvemen
         return replace(found, unproved=str(proof["refused"]))
     known = {name: math.inf if bound is None else bound for name, bound in proof["claim"].items()}
     low = {name: -math.inf if bound is None else bound for name, bound in proof["claim"].items()}
+    lower = low["gain lower"]
+    more = (
+        found.more_episodes if lower >= found.lower else more_episodes(found.episodes, lower, math.nan, found.estimate)
+    )
     return replace(
         found,
-        lower=low["gain lower"],
+        lower=lower,
+        more_episodes=more,
         upper=known["gain upper"],
         value=(low["lower"], known["upper"]),
         baseline_value=(low["baseline lower"], known["baseline upper"]),
