@@ -74,7 +74,7 @@ class Certificate:
 
     maximising: ``lower`` ≤ V^π(s0) for the returned policy π and V*(s0) ≤ ``upper``;
     minimising: V^π(s0) ≤ ``upper`` and ``lower`` ≤ V*(s0).
-    With ``evaluated`` true the policy was given, and both bounds are on its own value.
+    With ``evaluated`` true the policy was given, or no policy keeps the limits: both bounds are on its own value.
     Always: no policy is better than this one by more than ``regret``.
 
     >>> import rpl_envs

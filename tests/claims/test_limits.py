@@ -129,6 +129,8 @@ def test_dead_ends_are_said(grid, certified):
     assert not never.limits[0].possible and "no policy keeps" in never.sentence and not never.keeps_limits
     assert "within the limits" not in str(never) and "that keeps every limit" not in str(never)  # there is none
     assert never.limits[0].best > 0.5
+    own = certify(pmdp, certified[0], STEPS, policy=never.policy, bets=False)  # and nothing but its own value
+    assert never.evaluated and (never.lower, never.upper) == (own.lower, own.upper) and never.regret == np.inf
     few = uniform_counts(pmdp, Objective.parse(STEPS), theta, 20, 1000, 0)
     early = certify(pmdp, few, STEPS, subject_to=["steps until done <= 1.22"])
     claim = early.limits[0]

@@ -126,13 +126,15 @@ def certify_within(
     best = search.judged(policy) if policy is not None else search.best()
     far, prices = search.far_side()
     value = best.value
+    known = zip(objective.limits, best.limits, prices.tolist())
+    claims = tuple(search.claim(limit, bounds, price) for limit, bounds, price in known)
+    # where no policy keeps the limits, there is no best one of those that do to speak of
+    alone = policy is not None or not all(claim.possible for claim in claims)
     lower, upper = (value.lower, far) if search.sense is Sense.MAX else (far, value.upper)
-    if policy is not None:
+    if alone:
         lower, upper = value.lower, value.upper
     elif not best.keeps:  # such a policy may be better than all that keep the limits
         lower, upper = min(lower, value.lower), max(upper, value.upper)
-    known = zip(objective.limits, best.limits, prices.tolist())
-    claims = tuple(search.claim(limit, bounds, price) for limit, bounds, price in known)
     if lower > upper and math.isclose(lower, upper, rel_tol=SAME, abs_tol=SAME):  # rounding of equal numbers
         lower, upper = min(lower, upper), max(lower, upper)
     if not lower <= upper:
@@ -142,9 +144,9 @@ def certify_within(
         objective=objective,
         lower=lower,
         upper=upper,
-        evaluated=policy is not None,
+        evaluated=alone,
         limits=claims,
-        regret=math.inf if policy is not None else difference_above(upper, lower),  # among policies that keep them
+        regret=math.inf if alone else difference_above(upper, lower),  # among policies that keep them
         optimal=False,
         undecided=None,
     )
