@@ -45,7 +45,7 @@ class Loop:
         go_on = True
         if self._is_due(target):  # resumed from a checkpoint that was written just before a certificate
             certified_at = session.steps
-            go_on = self._certify()
+            go_on = self._certify(is_quick=not target.is_done(session.episodes, session.steps))
         while go_on and not target.is_done(session.episodes, session.steps) and not session.interrupted:
             limits = session.limits
             assert limits is not None
@@ -61,7 +61,8 @@ class Loop:
             callbacks.on_rollout_end()
             if session.episodes >= log_at:
                 certified_at = session.steps
-                go_on = self._certify() and go_on
+                is_last = target.is_done(session.episodes, session.steps)
+                go_on = self._certify(is_quick=not is_last) and go_on
             self._view.show(session)
         interrupt.asked()
         if certified_at != session.steps or session.certificate is None:
@@ -149,9 +150,9 @@ class Loop:
         self._session.plan(self._agent)
         self._callbacks.on_update()
 
-    def _certify(self) -> bool:
+    def _certify(self, is_quick: bool = False) -> bool:
         session = self._session
-        certificate = session.update_certificate()
+        certificate = session.update_certificate(is_quick)
         with timed(session.seconds, "logging"):
             views.record(session, self._agent.logger, certificate)
             go_on = self._callbacks.on_certificate(certificate)

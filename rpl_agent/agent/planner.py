@@ -123,7 +123,9 @@ class Planner(Memory):
         return bool(np.linalg.eigvalsh(matrix)[0] < 0.0)
 
     @interruptible
-    def certificate(self, counts: Counts, reward_error: float = 0.0, subject_to: tuple[Limit, ...] = ()) -> Certificate:
+    def certificate(
+        self, counts: Counts, reward_error: float = 0.0, subject_to: tuple[Limit, ...] = (), is_quick: bool = False
+    ) -> Certificate:
         """The robust policy and its certificate for all data so far; within limits, if any, and then without bets."""
         if subject_to:
             self.uncertainty = self._uncertainty(counts, None)
@@ -131,6 +133,7 @@ class Planner(Memory):
                 goal = self.objective.subject_to(*subject_to)
                 return certify_within(self.pmdp, counts, self.uncertainty, goal, self.config, reward_error=reward_error)
         self.uncertainty = self._uncertainty(counts, None, self.objective)
+        self.uncertainty.is_quick = is_quick
         with self._each_warning_once():
             certificate = certify_uncertainty(
                 self.pmdp,

@@ -139,8 +139,8 @@ class RunSession(ABC):
         """Make counts consistent after an error."""
 
     @abstractmethod
-    def update_certificate(self) -> Any:
-        """The policy and its certificate."""
+    def update_certificate(self, is_quick: bool = False) -> Any:
+        """The policy and its certificate; at points between (``is_quick``) without what takes seconds."""
 
     @property
     def is_refuted(self) -> bool:
@@ -391,18 +391,18 @@ class Session(SessionRecord, RunSession):
         if repeated is not None:
             self.planner.refute(REPEATED, WAYS.index("window" if repeated.startswith("last ") else repeated))
 
-    def update_certificate(self) -> Certificate:
+    def update_certificate(self, is_quick: bool = False) -> Certificate:
         """The robust policy and its certificate; for sets that hold at all times, the best of the run so far."""
         counts, error = self.experience.counts, self.experience.reward_error
         self.look_for_repetitions()
-        momentary = self.planner.certificate(counts, error, self.subject_to)
+        momentary = self.planner.certificate(counts, error, self.subject_to, is_quick)
         if self.certificate is not None and contradict(self.certificate, momentary):
             self.planner.refute(CONTRADICTION)
-            momentary = self.planner.certificate(counts, error, self.subject_to)
+            momentary = self.planner.certificate(counts, error, self.subject_to, is_quick)
         found = self.judge.improved(self.witness, best_so_far(self.certificate, momentary), error)
         if self.judge.contradicts(self.witness, found, error):
             self.planner.refute(CONTRADICTION)
-            found = best_so_far(None, self.planner.certificate(counts, error, self.subject_to))
+            found = best_so_far(None, self.planner.certificate(counts, error, self.subject_to, is_quick))
         if not same_policy(found.policy, momentary.policy):  # an earlier one, about which the new data say more
             regret = self.planner.regret_of(found, error)
             if regret.most < found.regret:

@@ -1103,6 +1103,11 @@ class Claim:
         need(all(isinstance(rank, int) for rank in self.rank), "a rank is not an integer")
         #: multipliers of cuts, by "start" and by "steps to go after it, row"
         self.duals: dict[str, list[Any]] = proof.get("duals", {})
+        #: by the same, for functions over a ball: t and [μ, cut or two], … of `_under_cuts`; and rooms, by cut
+        self.rows: dict[str, list[Any]] = proof.get("rows", {})
+        self.rooms: dict[int, list[int]] = {}
+        work = sum(size ** (len(product) - 1) for _, products in self.rows.values() for product in products)
+        need(work <= MOST_WORK, f"the products of cuts need more than {MOST_WORK:,} multiplications")
 
     def scaled(self, x: Fraction) -> int:
         return self.sign * x.numerator * (self.den // x.denominator)
@@ -1218,12 +1223,46 @@ class Claim:
         minus = [[row[j] + other[i] for j, other in zip(own, turn)] for i, row in zip(own, turn)]  # −A over 2 den
         rest = [[x for j, x in enumerate(row) if j not in own] for row in turn]  # −B over 2 den
         linear, rough = a0 + farthest(ball, l), highest(ball, minus, rest)
+        if (given := self.rows.get(f"{after} {group[0][0]}")) is not None and not isinstance(ball, Box):
+            form = {0: [a0, *l]} | {i + 1: [0, *(-x for x in row)] for i, row in zip(own, turn)}
+            if self._under_cuts(ball, given, den * self.den, form):
+                return Fraction(0)
         if 2 * linear + rough > 0 > linear and not isinstance(ball, Box):
             t = Fraction(-2 * linear)
             less = [[x - sum(map(mul, b, c)) / t for x, c in zip(row, rest)] for row, b in zip(minus, rest)]
             if is_positive(shifted(less, t)):
                 return Fraction(0)
         return Fraction(2 * linear + rough, 2 * den)
+
+    def _under_cuts(self, ball: Ball, given: list[Any], whole: int, form: dict[int, list[int]]) -> bool:
+        """Whether Σ_k z_k form_k·z < 0 where z = (1, y) has y in the ball and in all cuts, proved by t, μ ≥ 0 with
+
+            −Σ_k z_k form_k·z − t (1 − |y|²) − Σ μ c c'  =  z'Nz,    N positive definite:
+
+        the rooms c of cuts are ≥ 0 there; c' = 1 for one cut alone. With the k of `form` first, N = (A B; B' tI) is
+        positive definite if t > 0 and A − BB'/t is (Schur's complement). All are whole numbers over whole · ONE².
+        """
+        rows, t = {k: [x << 2 * BITS for x in row] for k, row in form.items()}, exact(given[0]) * whole // 1 << 2 * BITS
+        need(t > 0, "a row over cuts without a multiple of the ball")
+        rows[0][0] += t
+        for multiple, *cuts in given[1]:
+            mu, (last, *more) = exact(multiple) * whole // 1, [self.room(ball, i) for i in cuts]
+            need(mu >= 0 and len(more) < 2, "a multiple of a product is negative, or of more than two cuts")
+            for k, x in ((k, x) for k, x in enumerate(more[0] if more else [ONE]) if x):
+                rows[k] = [y + mu * x * z for y, z in zip(rows.get(k, [0] * len(last)), last)]
+        rest = [k for k in range(len(rows[0])) if k not in rows]
+        B = [(i, [row[k] for k in rest]) for i, row in sorted(rows.items())]
+        twice = [[Fraction(sum(map(mul, b, c)), -2 * t) - rows[i][j] - rows[j][i] for j, c in B] for i, b in B]
+        return is_positive([[x + 2 * t * (i == j > 0) for j, x in enumerate(row)] for i, row in enumerate(twice)])
+
+    def room(self, ball: Ball, i: int) -> list[int]:
+        """b − a·x of a cut as c0 + c·y over 2^BITS, rounded up: each c_k is less than 1 off, and |y_k| ≤ 1."""
+        if i not in self.rooms:
+            need(0 <= i < len(self.region.cuts), "a room belongs to no cut")
+            a, b = self.region.cuts[i]
+            at, *n = (sum(x * y for x, y in zip(a, column) if x) for column in (ball.center, *zip(*ball.factor)))
+            self.rooms[i] = [up(b - at) + len(n), *(down(-x) for x in n)]
+        return self.rooms[i]
 
     # ------------------------------------------------------------------ 5. plays that never end
     def plays_end(self, spent: dict[int, bool], active: set[int]) -> None:

@@ -130,6 +130,7 @@ class Uncertainty:
     rows: RowBets | None = None  # on the best value
     visits: VisitBets | None = None  # on that of a policy that was fixed at a mark
     timings: dict[str, float] = field(default_factory=dict)
+    is_quick: bool = False  # whether searches that take seconds are left out, as at log points of a run
 
     @property
     def log_e_value(self) -> float:
@@ -456,7 +457,7 @@ def _better_bounds(
     give_back_memory(relaxation.pmdp.num_transitions)
     by_regret = config.prefer == "regret" and policy is None
     skipped = (-math.inf, math.inf) if by_regret else known  # both sides are needed to compare regrets
-    found = coupled_bounds(relaxation, region, objective, policy, chosen, skipped, config.pieces)
+    found = coupled_bounds(relaxation, region, objective, policy, chosen, skipped, config.pieces, uncertainty.is_quick)
     if found is None:
         return lower, upper, chosen, None
     one, other = objective.resolve(relaxation.pmdp).outward(found.lower, found.upper)  # as `lower` and `upper` are

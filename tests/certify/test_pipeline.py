@@ -279,7 +279,13 @@ def test_bounds_are_closed_if_they_differ_by_rounding_alone():
 
 
 def uncertain(**parts) -> Any:
-    plain = {"relaxation": SimpleNamespace(pmdp=coin()), "region": "region", "fallback": None, "rows": "rows"}
+    plain = {
+        "relaxation": SimpleNamespace(pmdp=coin()),
+        "region": "region",
+        "fallback": None,
+        "rows": "rows",
+        "is_quick": False,
+    }
     return SimpleNamespace(**plain | {"visits": None} | parts)
 
 
@@ -300,9 +306,9 @@ def better(monkeypatch, found, sense=Sense.MAX, policy=None, known=(0.2, 0.8), *
     """What `_better_bounds` makes of coupled bounds ``found``, and the bounds that they were told of."""
     told = []
 
-    def bounds(relaxation, region, objective, given, start, skipped, pieces):
+    def bounds(relaxation, region, objective, given, start, skipped, pieces, quick):
         told.append(skipped)
-        assert (given, start, pieces) == (policy, "old", 8)
+        assert (given, start, pieces, quick) == (policy, "old", 8, False)
         return None if found is None else SimpleNamespace(lower=found[0], upper=found[1], policy="new")
 
     monkeypatch.setattr(pipeline, "coupled_bounds", bounds)

@@ -220,7 +220,7 @@ class OpenSession(OpenRecord, RunSession):
         return self.experience.refuted is not None
 
     # ------------------------------------------------------------------ certificates
-    def update_certificate(self) -> OpenCertificate:
+    def update_certificate(self, is_quick: bool = False) -> OpenCertificate:
         """The policy with the best guarantee, and the least bound on every policy, so far."""
         experience, (low, high) = self.experience, self.assumptions.overall
         if experience.refuted is not None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
+from rpl_agent.core.coupled.cuts import CutRows, offered_cuts, proved_states
 from rpl_agent.core.model import ParametricMDP, Policy, Sense, cached_on, gather
 from rpl_agent.core.model.algebra.ranges import taylor_table
 from rpl_agent.core.model.building.validation import linear_part
@@ -24,6 +25,7 @@ from rpl_agent.core.native import UNIT_ROUNDOFF, Struct, core, threads
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, FrameForms, triangle
 from rpl_agent.core.regions.parameter_region import curvature_sizes
+from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.core.solver.problem import Problem, step_rows
 
@@ -119,6 +121,7 @@ class AffineBound:
     gradient: np.ndarray  # (S, r) g, in the coordinates y of the frame
     slack: np.ndarray  # (S,) e ≥ 0
     scope: np.ndarray  # (S,) bool, the states that the bound covers; for a policy, those it reaches
+    rows: CutRows | None = None  # how rows are proved over cuts too; None: over the frame alone
 
     @cached_property
     def moved(self) -> np.ndarray:
@@ -248,6 +251,13 @@ class AffineProof:
     def __init__(self, problem: Problem, region: Region) -> None:
         self.problem, self.region = problem, region
 
+    @property
+    def cuts(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The cuts on offer, of a product with slabs."""
+        if not isinstance(self.region, Sliced):
+            return None
+        return cached_on(self.region, "cuts", partial(offered_cuts, self.problem))
+
     def issues(self, bound: AffineBound) -> list[str]:
         """What the bound fails to prove; empty means that it holds for every parameter of the region."""
         problem = self.problem
@@ -257,15 +267,33 @@ class AffineProof:
         if not bound.frame.encloses(self.region):
             return ["the region is not inside the frame"]
         if problem.objective.horizon is not None:
-            return _steps(bound, problem)
+            over = (
+                None
+                if bound.rows is None
+                else np.array([self._over_cuts(bound, k) for k in range(len(bound.scope) - 1)])
+            )
+            return _steps(bound, problem, over)
         issues = _decided(bound, problem, bound.moved, bound.gradient) + _closed(bound, problem)
         open_states, chances = bound.scope & ~problem.task.decided, chances_of(problem, bound.frame)
         here, order = (bound.moved, bound.gradient), np.flatnonzero(open_states)
-        missed = excess(problem, bound.policy, chances, bound.side, here, order)
+        if bound.rows is None:
+            missed = excess(problem, bound.policy, chances, bound.side, here, order)
+        else:
+            missed = np.where(self._over_cuts(bound, None), 0.0, np.inf)
         bad = open_states & ~(missed <= 0.0)
         if bad.any():
             issues.append(f"the inequality of state {np.flatnonzero(bad)[0]} may fail by {missed[bad].max():.3g}")
         return issues if problem.criterion.contracts else issues + self._ends(bound)
+
+    def _over_cuts(self, bound: AffineBound, step: int | None) -> np.ndarray:
+        """(S,) which inequalities are proved over the frame and cuts, without a horizon or after ``step`` steps."""
+        problem, rows = self.problem, bound.rows
+        open_states = (bound.scope if step is None else bound.scope[step + 1]) & ~problem.task.decided
+        chances, proved = chances_of(problem, bound.frame), ~open_states
+        if self.cuts is None or rows is None or chances.curvature is not None:
+            return proved
+        A, b = (part[rows.chosen] for part in self.cuts)
+        return proved | proved_states(problem, bound, chances, (A, b), np.flatnonzero(open_states), step)
 
     def _ends(self, bound: AffineBound) -> list[str]:
         """Check that infinite plays do no harm."""
@@ -331,7 +359,7 @@ def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
         return ["the scope is not a set of states"]
     if bound.policy is not None:
         bound.policy.require_fit(pmdp)
-    return []
+    return [] if bound.rows is None else bound.rows.issues(pmdp.num_rows * (horizon or 1))
 
 
 def _decided(bound: AffineBound, problem: Problem, u: np.ndarray, g: np.ndarray) -> list[str]:
@@ -361,7 +389,7 @@ def _closed(bound: AffineBound, problem: Problem) -> list[str]:
     return [f"the play leaves the scope at {pmdp.row_name(int(rows[np.searchsorted(first, bad[0], 'right') - 1]))}"]
 
 
-def _steps(bound: AffineBound, problem: Problem) -> list[str]:
+def _steps(bound: AffineBound, problem: Problem, over_cuts: np.ndarray | None) -> list[str]:
     """With a horizon: the functions for k steps follow from those for k − 1."""
     u, g, start, decided = bound.moved, bound.gradient, problem.boundary(), problem.task.decided
     if g[0].any() or (bound.side.value * (u[0] - start) < 0.0).any():
@@ -370,6 +398,16 @@ def _steps(bound: AffineBound, problem: Problem) -> list[str]:
     wrong = g[:, known].any(axis=(0, 2)) | (bound.side.value * (u[:, known] - start[known]) < 0.0).any(axis=0)
     if wrong.any():
         return [f"the decided state {known[np.argmax(wrong)]} has a wrong value"]
+    proved = _steps_over_frame(bound, problem) if over_cuts is None else over_cuts
+    if not proved.all():
+        step, state = np.argwhere(~proved)[0]
+        return [f"{step + 1} steps to go: state {state} may fail its inequality, or leave the scope"]
+    return [] if bound.scope[-1, problem.pmdp.initial_state] else ["the initial state is outside the scope"]
+
+
+def _steps_over_frame(bound: AffineBound, problem: Problem) -> np.ndarray:
+    """(H, S) which inequalities are proved over the frame."""
+    u, g, decided = bound.moved, bound.gradient, problem.task.decided
     missed, r = np.empty_like(u[1:]), bound.frame.dimension
     core.step_residuals(
         rules_of(problem, bound.policy),
@@ -384,8 +422,4 @@ def _steps(bound: AffineBound, problem: Problem) -> list[str]:
         np.empty(2 * r + 2 * r * r),
         missed,
     )
-    proved = missed <= 0.0
-    if not proved.all():
-        step, state = np.argwhere(~proved)[0]
-        return [f"{step + 1} steps to go: state {state} may fail its inequality, or leave the scope"]
-    return [] if bound.scope[-1, problem.pmdp.initial_state] else ["the initial state is outside the scope"]
+    return np.asarray(missed <= 0.0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side, excess, row_excess
 from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of
-from rpl_agent.core.coupled.gradients.easing import can_ease, eased
+from rpl_agent.core.coupled.gradients.over_cuts import can_search, over_cuts
 from rpl_agent.core.coupled.pieces import GAINED, SPLIT, affordable_pieces, worst_of_boxes
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.native import core
@@ -182,8 +182,8 @@ def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound
 
 #: skip a side if even a bound without slack would gain less than this share of the gap
 WORTHWHILE = 0.02
-#: look for other gradients if the slack of a bound on every policy costs more than this share of the gap
-EASED = 0.02
+#: look for functions over cuts if the slack costs more than this share of the gap
+CUT = 0.02
 #: look at no pieces if one box around the region is worse than what is known by more than this share of the gap
 HOPELESS = 0.5
 
@@ -233,6 +233,7 @@ def coupled_bounds(
     start: Policy,
     known: tuple[float, float] = (-np.inf, np.inf),
     pieces: int = 1,
+    quick: bool = False,
 ) -> CoupledBounds | None:
     """Bounds on a policy's value, or, without one, on the value of a policy found here and on the optimum.
 
@@ -240,6 +241,7 @@ def coupled_bounds(
     start : start of the search for the best policy at the centre
     known : (float, float) bounds that hold already: a side is skipped unless it may improve
     pieces : the most pieces of the region to try on a side where the whole region falls short
+    quick : whether functions over cuts, which take seconds, are left out
     """
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     if problem.task.decided[problem.pmdp.initial_state]:
@@ -270,9 +272,8 @@ def coupled_bounds(
             continue
         found[side] = _noted(proved, proof, expansion, side, every_policy)
         found[side] = _tighter(side, found[side], _in_box(proof, expansion, side, every_policy))
-        far = side.value * (_tighter(side, found[side], limit) - best) > EASED * gap
-        if every_policy and far and isinstance(expansion, ValueExpansion):
-            found[side] = _tighter(side, found[side], _with_ease(proof, expansion, side))
+        if not quick and side.value * (_tighter(side, found[side], limit) - best) > CUT * gap:
+            found[side] = _tighter(side, found[side], _over_cuts(proof, expansion, side, every_policy))
     count = affordable_pieces(pieces, problem.pmdp.num_transitions, objective.horizon)
     if count > 1:
         whole = max(known[0], found[Side.LOWER]), min(known[1], found[Side.UPPER])
@@ -365,14 +366,14 @@ def _in_box(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side:
     return side.value * np.inf if bound is None else bound.at(proof.region, proof.problem.pmdp.initial_state)
 
 
-def _with_ease(proof: AffineProof, expansion: ValueExpansion, side: Side) -> float:
-    """The bound on every policy with other gradients, infinite if none was found (`gradients.easing`)."""
-    problem, region = proof.problem, proof.region
-    if not isinstance(region, Sliced) or not can_ease(problem, expansion):
+def _over_cuts(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool) -> float:
+    """The bound of functions whose rows hold over cuts, infinite if none was found (`gradients.over_cuts`)."""
+    if proof.cuts is None or not can_search(proof.problem, expansion):
         return side.value * np.inf
-    found = eased(problem, expansion, side, region.A, region.b)
-    bound = None if found is None else proved_bound(proof, found, side, every_policy=True)
-    return side.value * np.inf if bound is None else bound.at(region, problem.pmdp.initial_state)
+    bound = over_cuts(proof.problem, expansion, side, every_policy, *proof.cuts)
+    if bound is None or proof.issues(bound):
+        return side.value * np.inf
+    return bound.at(proof.region, proof.problem.pmdp.initial_state)
 
 
 def _in_pieces(problem: Problem, region: Region, asked: PieceSide, known: tuple[float, float], count: int) -> float:

@@ -15,8 +15,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import expansion_of, find_bound
-from rpl_agent.core.coupled.expansion import ValueExpansion
-from rpl_agent.core.coupled.gradients.easing import can_ease, eased
+from rpl_agent.core.coupled.gradients.over_cuts import can_search, over_cuts
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.interval import Intervals
@@ -40,7 +39,7 @@ def candidates(
         found.insert(0, affine(relaxation, base, objective, policy, own, upper))
         if base.region.line.is_product:
             found.append(affine(relaxation, base, objective, policy, own, upper, box_frame(base.region.boxed())))
-            found += [] if own else [affine(relaxation, base, objective, policy, own, upper, is_eased=True)]
+            found.append(affine(relaxation, base, objective, policy, own, upper, over=True))
     rows = None if base.cuts is None else base.cuts.relaxation(relaxation.pmdp)
     if rows is not None:
         found.append(plain(rows, objective, policy, own, upper))
@@ -49,7 +48,31 @@ def candidates(
         infinite = np.isposinf(values["values"])
         much = [] if upper or not infinite.any() else [_missed(relaxation, ~infinite, policy if own else None)]
         for large, slack in itertools.product([None, *much], WIDENED):
-            yield shown(values, scale, sign * slack, large)
+            yield shown(values, scale, sign * slack, large) | _numbered(relaxation.pmdp, base, values, scale)
+
+
+def _numbered(pmdp: ParametricMDP, base: Foundation, values: dict[str, Any], scale: np.ndarray) -> dict[str, Any]:
+    """How rows are proved over cuts, with the numbers that cuts have in the proof from now on."""
+    given = values.get("rows")
+    if given is None or base.cuts is None:
+        return {}
+    used = np.zeros(len(base.cuts.names))
+    used[given.chosen] = 1.0
+    number = {cut: k for cut, (k, _) in zip(np.flatnonzero(used).tolist(), base.cuts.numbered(used))}
+    names = [number[cut] for cut in given.chosen.tolist()]
+    step, row = np.divmod(np.arange(len(given.level)), pmdp.num_rows)
+    keys = [f"{k} {r}" for k, r in zip(step.tolist(), row.tolist())]
+    factor = scale[pmdp.row_state[row]]
+    rows = {
+        keys[n]: [
+            factor[n] * given.level[n],
+            [[factor[n] * given.single[n, k], names[k]] for k in np.flatnonzero(given.single[n])],
+        ]
+        for n in np.flatnonzero(given.level).tolist()
+    }
+    for n, (i, j), multiple in zip(given.place.tolist(), given.pairs.tolist(), given.double.tolist()):
+        rows[keys[n]][1].append([factor[n] * multiple, names[i], names[j]])
+    return {"rows": rows}
 
 
 def common_functions(
@@ -73,7 +96,7 @@ def summed_functions(
     if base.frame is not None:
         found.insert(0, affine(relaxation, base, objective, start, False, upper))
     for _, values in sorted((f for f in found if f is not None), key=lambda f: sign * f[0]):
-        cut = {name: part[:-1] if name != "kind" else part for name, part in values.items()}
+        cut = {name: part[:-1] if isinstance(part, np.ndarray) else part for name, part in values.items()}
         cut["values"] = cut["values"] + total.constant
         for slack in WIDENED:
             yield shown(cut, np.ones(len(cut["values"])), sign * slack, None)
@@ -116,22 +139,25 @@ def affine(
     own: bool,
     upper: bool,
     box: BoxFrame | None = None,
-    is_eased: bool = False,
+    over: bool = False,
 ) -> tuple[float, dict[str, Any]] | None:
     """Functions that are affine over the ball of the likelihood, or over a box around the region.
 
-    ``is_eased``: those of `coupled.gradients.easing`, for every policy.
+    ``over``: those of `coupled.gradients.over_cuts`, whose rows hold over cuts as well.
     """
     frame, cuts = base.frame, base.cuts
     assert frame is not None and cuts is not None
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     side, start = Side.UPPER if upper else Side.LOWER, problem.pmdp.initial_state
     expansion = expansion_of(problem, frame if box is None else box, policy if own else None, policy)
-    if is_eased:
-        if not isinstance(expansion, ValueExpansion) or not can_ease(problem, expansion):
+    if expansion is None:
+        return None
+    if over:
+        if not can_search(problem, expansion):
             return None
-        expansion = eased(problem, expansion, side, cuts.A, cuts.b)
-    bound = None if expansion is None else find_bound(problem, expansion, side, not own)
+        bound = over_cuts(problem, expansion, side, not own, cuts.A, cuts.b)
+    else:
+        bound = find_bound(problem, expansion, side, not own)
     if bound is None:
         return None
     slope = side.value * bound.gradient[..., start, :].reshape(-1, frame.dimension)[-1]
@@ -144,7 +170,8 @@ def affine(
 def of_bound(problem: Problem, bound: AffineBound) -> dict[str, Any]:
     """An affine bound as a function: nothing is said outside its scope."""
     inside = bound.scope | problem.task.decided
-    return {"kind": "affine", "values": np.where(inside, bound.moved, np.nan), "gradient": bound.gradient}
+    values = np.where(inside, bound.moved, np.nan)
+    return {"kind": "affine", "values": values, "gradient": bound.gradient, "rows": bound.rows}
 
 
 def shown(found: dict[str, Any], scale: np.ndarray, share: float, large: np.ndarray | None) -> dict[str, Any]:

@@ -1,0 +1,447 @@
+"""`over_cuts`: affine bounds whose rows hold over a ball and cuts at once (`coupled.cuts`).
+
+With the gradient of the best policy at the centre, a row of another action is compared at its own worst point of the
+ball, and every row pays its own curvature there. Gradients and multipliers of all rows are chosen together, to make
+
+    F = W(s0) + max {g(s0)·y : |y| ≤ 1, cuts}
+
+small: W is the best value at the centre if a row earns, beside its reward, what its multipliers leave of
+
+    max {q(y) + Σ m c(y) + Σ μ c(y) c'(y) : |y| ≤ 1},    c ≥ 0 the rooms of cuts, q = l·y + y'My.
+
+F is convex in gradients and multipliers. Here maxima over rows are smooth and those over the ball have a barrier, and
+L-BFGS goes downhill from the policy's gradient. Gradients are multiplied by the values of a round before. Any result is
+allowed: values are raised until every inequality holds, and `AffineProof` checks them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from rpl_agent.core.coupled.affine import AffineBound, Side, chances_of
+from rpl_agent.core.coupled.cuts import CutRows, rooms_of
+from rpl_agent.core.coupled.expansion import StepExpansion, ValueExpansion
+from rpl_agent.core.model import Policy, gather
+from rpl_agent.core.regions.frame import Frame
+from rpl_agent.core.solver.problem import Problem
+
+#: Most states (times steps), and numbers of all gradients and multipliers: an evaluation solves systems of all states.
+STATES, NUMBERS = 200, 60_000
+#: Cuts are left out if a tighter one has nearly the same direction; cuts of nearly opposite ones have a product.
+PARALLEL = 0.9
+#: Up to this many coordinates products are of any cuts, beyond it of those that a row's expressions touch.
+SMALL = 8
+#: Smoothing of maxima over rows, and weights of the barrier in each round, in units of what a row may pay.
+SMOOTH, BARRIERS = 0.02, (1e-2, 1e-2, 3e-3)
+#: Steps downhill in a round, which ends when one of them gains less than this share of the unit.
+STEPS, SETTLED = 70, 1e-7
+#: Multipliers to start with, and the scale of products, in units of what a row may pay: they converge faster.
+SINGLE, DOUBLE, SCALED = 1e-4, 1e-2, 3.0
+#: Steps of Newton's method for the level of a row, and the barrier where values are raised.
+NEWTON, SHARP = 12, 1e-9
+#: Most rounds of the best policy, and of values that are raised.
+ROUNDS = 60
+#: What every row keeps, beyond rounding, in units of the largest value.
+MARGIN = 1e-11
+
+
+def can_search(problem: Problem, expansion: ValueExpansion | StepExpansion) -> bool:
+    """Whether gradients and multipliers are looked for: a ball, affine expressions, not too large."""
+    fits = isinstance(expansion.frame, Frame) and problem.dropped is None and expansion.policy.rows is not None
+    return fits and expansion.values.size <= STATES and chances_of(problem, expansion.frame).curvature is None
+
+
+@np.errstate(all="ignore")  # what is not finite is not used
+def over_cuts(
+    problem: Problem,
+    expansion: ValueExpansion | StepExpansion,
+    side: Side,
+    every_policy: bool,
+    A: np.ndarray,
+    b: np.ndarray,
+) -> AffineBound | None:
+    """A bound on the policy, or on every one, still to be checked; None if none was found.
+
+    A, b : (n, r) and (n,), the region has A x ≤ b
+    """
+    assert isinstance(expansion.frame, Frame)
+    slope = side.value * expansion.gradient[..., problem.pmdp.initial_state, :].reshape(-1, len(A.T))[-1]
+    chosen = _chosen(expansion.frame, A, b)
+    inequalities = _Inequalities.of(problem, expansion, side, None if every_policy else expansion.policy)
+    size = len(inequalities.rows) * len(chosen) + inequalities.nodes * len(slope)
+    if not slope.any() or not len(chosen) or size > NUMBERS:
+        return None
+    search = _Search(inequalities, rooms_of(expansion.frame, A[chosen], b[chosen]), float(np.linalg.norm(slope)))
+    try:
+        x = search.start()
+        for barrier in BARRIERS:
+            x = search.downhill(x, barrier)
+            values = search.raised(x)
+    except np.linalg.LinAlgError:  # a policy whose plays never end
+        return None
+    if values is None or not (np.isfinite(x).all() and np.isfinite(values).all()):
+        return None
+    return search.bound(problem, expansion, x, values, chosen, every_policy)
+
+
+def _chosen(frame: Frame, A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The cuts that reach into the ball, the tightest one of each direction."""
+    rooms = rooms_of(frame, A, b)
+    length = np.linalg.norm(rooms[:, 1:], axis=1)
+    room = np.divide(rooms[:, 0], length, out=np.full(len(b), np.inf), where=length > 0.0)
+    found: list[int] = []
+    normals = np.divide(rooms[:, 1:], length[:, None], out=np.zeros_like(A), where=length[:, None] > 0.0)
+    for k in np.argsort(room, kind="stable").tolist():
+        if not room[k] < 1.0:
+            break
+        if not found or (normals[found] @ normals[k]).max() < PARALLEL:
+            found.append(k)
+    return np.array(found, dtype=int)
+
+
+class _Best(NamedTuple):
+    value: float  # at the initial node
+    visits: np.ndarray  # (R,)
+
+
+@dataclass(eq=False)
+class _Inequalities:
+    """Rows of open nodes (states, or states with steps to go), with their successors."""
+
+    sign: float
+    rows: np.ndarray  # (R,) of the model, those of a node after another
+    step: np.ndarray  # (R,) the layer of the node, 0 without a horizon
+    own: np.ndarray  # (R,) their nodes
+    nodes: int
+    initial: int
+    reward: np.ndarray  # (R,) with the worth of successors that are decided, times the sign
+    ahead: np.ndarray  # (R, N) γ p
+    move_row: np.ndarray  # (T,) of moves to open nodes
+    move_node: np.ndarray  # (T,)
+    slope: np.ndarray  # (T, r) γ β
+    still: np.ndarray  # (R, r) the change of what decided successors are worth, times the sign
+    values: np.ndarray  # (N,) of the expansion, times the sign
+    gradient: np.ndarray  # (N, r)
+    place: np.ndarray  # (N, 2) layer and state of each node
+
+    @classmethod
+    def of(
+        cls, problem: Problem, expansion: ValueExpansion | StepExpansion, side: Side, policy: Policy | None
+    ) -> _Inequalities:
+        pmdp, horizon, sign = problem.pmdp, problem.objective.horizon, side.value
+        chances, gamma, boundary = chances_of(problem, expansion.frame), problem.gamma, problem.boundary()
+        open_states = np.flatnonzero(~problem.task.decided)
+        position = np.full(pmdp.num_states, -1)
+        position[open_states] = np.arange(len(open_states))
+        layers = range(1 if horizon is None else horizon)
+        parts = [_rows(problem, open_states, policy, None if horizon is None else horizon - 1 - k) for k in layers]
+        rows, step = np.concatenate(parts), np.repeat(layers, [len(part) for part in parts])
+        own = position[pmdp.row_state[rows]] + step * len(open_states)
+        moves, first = gather(pmdp.row_ptr, rows)
+        row = np.repeat(np.arange(len(rows)), np.diff(first))
+        successor, f = pmdp.successor[moves], pmdp.expression[moves]
+        before = step[row] - (horizon is not None)
+        is_open = (before >= 0) & (position[successor] >= 0)
+        node = position[successor] + before * len(open_states)
+        p, slope = gamma * chances.p[f], gamma * chances.slope[f]
+        ended = np.where(is_open, 0.0, sign * boundary[successor])
+        ahead = np.zeros((len(rows), len(open_states) * len(layers)))
+        np.add.at(ahead, (row[is_open], node[is_open]), p[is_open])
+        still = np.zeros((len(rows), chances.r))
+        np.add.at(still, row, ended[:, None] * slope)
+        values, gradient = (sign * expansion.values, expansion.gradient)
+        place = np.stack([np.repeat(layers, len(open_states)), np.tile(open_states, len(layers))], axis=1)
+        if horizon is not None:
+            values, gradient = values[1:], gradient[1:]
+        return cls(
+            sign,
+            rows,
+            step,
+            own,
+            len(place),
+            int(position[pmdp.initial_state] + (len(layers) - 1) * len(open_states)),
+            sign * problem.reward[rows] + np.bincount(row, ended * p, len(rows)),
+            ahead,
+            row[is_open],
+            node[is_open],
+            slope[is_open],
+            still,
+            values[..., open_states].ravel(),
+            gradient[..., open_states, :].reshape(len(place), -1),
+            place,
+        )
+
+
+def _rows(problem: Problem, states: np.ndarray, policy: Policy | None, step: int | None) -> np.ndarray:
+    """The rows of states: of a policy (in a step), or all."""
+    if policy is None:
+        return gather(problem.pmdp.state_ptr, states)[0]
+    assert policy.rows is not None
+    rules = np.atleast_2d(policy.rows)
+    return np.asarray(rules[min(step or 0, len(rules) - 1)][states])
+
+
+class _Search:
+    """F and its gradient, as functions of x = (g of all nodes, m of all rows and of the start, μ of all products).
+
+    Only the coordinates `touched` by a row's expressions bend it: M = (A B; B' 0), those first. Products are of cuts
+    that touch no other coordinates.
+    """
+
+    def __init__(self, given: _Inequalities, rooms: np.ndarray, size: float) -> None:
+        self.given, self.rooms = given, rooms
+        rows, (cuts, width) = len(given.rows), rooms.shape
+        self.r, self.shape, self.unit = width - 1, (rows + 1, cuts), size
+        self.change = -given.ahead
+        self.change[np.arange(rows), given.own] += 1.0
+        self.first = np.flatnonzero(np.diff(given.own, prepend=-1))
+        self.values, self.worth = given.values, given.values  # of the last policy, and of the round before
+        visits = self._best(given.reward, given.ahead).visits
+        #: what a row may pay, and the scale of multipliers
+        self.scale = size / max(float(visits.sum()), 1.0)
+        self.lengths = np.maximum(np.linalg.norm(rooms[:, 1:], axis=1), 1e-300)
+        self._touch()
+        self._pair()
+
+    def _touch(self) -> None:
+        given, rows = self.given, len(self.given.rows)
+        touches = np.zeros((rows, self.r), dtype=bool)
+        np.logical_or.at(touches, given.move_row, given.slope != 0.0)
+        touches |= self.r <= SMALL
+        most = max(int(touches.sum(axis=1).max(initial=0)), 1)
+        #: (R, o) coordinates, r where there are fewer; and the slopes of moves in them
+        self.touched = np.sort(np.where(touches, np.arange(self.r), self.r), axis=1)[:, :most]
+        padded = np.concatenate([given.slope, np.zeros((len(given.slope), 1))], axis=1)
+        self.pull = np.take_along_axis(padded, self.touched[given.move_row], axis=1)
+        self.touches = np.concatenate([touches, np.zeros((rows, 1), dtype=bool)], axis=1)
+        shape = (rows, len(given.move_row))
+        self.sum_rows = scipy.sparse.csr_array((np.ones(shape[1]), (given.move_row, np.arange(shape[1]))), shape=shape)
+        shape = (given.nodes, len(given.move_row))
+        self.sum_nodes = scipy.sparse.csr_array(
+            (np.ones(shape[1]), (given.move_node, np.arange(shape[1]))), shape=shape
+        )
+
+    def _pair(self) -> None:
+        """(row, cut, cut) of all products, and their forms in the touched coordinates."""
+        normals = self.rooms[:, 1:] / self.lengths[:, None]
+        used = self.rooms[:, 1:] != 0.0
+        one, other = np.nonzero(np.triu(normals @ normals.T < -PARALLEL))
+        inside = ~((used[one] | used[other]) @ ~self.touches[:, :-1].T)  # (pairs, R)
+        pair, row = np.nonzero(inside)
+        self.pair_row, self.pairs = row, np.stack([one[pair], other[pair]], axis=1)
+        padded = np.concatenate([self.rooms[:, 1:], np.zeros((len(self.rooms), 1))], axis=1)
+        n, k = (np.take_along_axis(padded[cut], self.touched[row], axis=1) for cut in self.pairs.T)
+        self.pair_form = (n[:, :, None] * k[:, None, :] + k[:, :, None] * n[:, None, :]) / 2
+        ends = self.rooms[self.pairs, 0]
+        self.pair_linear = ends[:, :1] * self.rooms[self.pairs[:, 1]] + ends[:, 1:] * self.rooms[self.pairs[:, 0]]
+        self.pair_linear[:, 0] = ends.prod(axis=1)
+        size = self.lengths[self.pairs].prod(axis=1)
+        self.pair_scale = SCALED * self.scale / size
+        shape = (len(self.given.rows), len(row))
+        self.sum_pairs = scipy.sparse.csr_array((np.ones(len(row)), (row, np.arange(len(row)))), shape=shape)
+
+    # ------------------------------------------------------------------ x
+    def start(self) -> np.ndarray:
+        single, double = np.full(self.shape, SINGLE), np.full(len(self.pairs), DOUBLE)
+        return np.concatenate([self.given.gradient.ravel() / self.scale, single.ravel(), double])
+
+    def parts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(g (N, r), m (R + 1, K), μ (Q,))."""
+        cut = self.given.nodes * self.r
+        g, single = x[:cut].reshape(-1, self.r), x[cut : cut + self.shape[0] * self.shape[1]]
+        double = x[cut + single.size :]
+        return g * self.scale, single.reshape(self.shape) * self.scale / self.lengths, double * self.pair_scale
+
+    def downhill(self, x: np.ndarray, barrier: float) -> np.ndarray:
+        free = self.given.nodes * self.r
+        found = scipy.optimize.minimize(
+            lambda x: tuple(part / self.unit for part in self.evaluated(x, barrier)),
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(None, None)] * free + [(0.0, None)] * (len(x) - free),
+            options={
+                "maxiter": STEPS,
+                "maxcor": 20,
+                "ftol": SETTLED / (1.0 + float(np.abs(self.given.values).max()) / self.unit),
+            },
+        )
+        return np.asarray(found.x)
+
+    # ------------------------------------------------------------------ F
+    def polynomials(
+        self, g: np.ndarray, single: np.ndarray, double: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(constant and slope (R, r + 1), A (R, o, o), B (R, o, r)) of q + Σ m c + Σ μ c c' without r + γ P v − v."""
+        given = self.given
+        moved = given.slope * self.worth[given.move_node][:, None]
+        linear = given.still + self.sum_rows @ moved - given.sign * (self.change @ g)
+        turn = self.pull[:, :, None] * (given.sign * g[given.move_node])[:, None, :]
+        turn = (self.sum_rows @ turn.reshape(len(turn), -1)).reshape(len(given.rows), -1, self.r)
+        level = single[:-1] @ self.rooms + self.sum_pairs @ (double[:, None] * self.pair_linear)
+        level[:, 1:] += linear
+        B = np.where(self.touches[:, None, :-1], 0.0, turn / 2)
+        padded = np.concatenate([turn, np.zeros((*turn.shape[:2], 1))], axis=2)
+        A = np.take_along_axis(padded, np.broadcast_to(self.touched[:, None, :], (*turn.shape[:2], turn.shape[1])), 2)
+        products = (self.sum_pairs @ (double[:, None] * self.pair_form.reshape(len(double), -1))).reshape(A.shape)
+        return level, (A + A.transpose(0, 2, 1)) / 2 + products, B
+
+    def evaluated(self, x: np.ndarray, barrier: float) -> tuple[float, np.ndarray]:
+        """(F, its derivatives), smooth."""
+        given, (g, single, double) = self.given, self.parts(x)
+        level, A, B = self.polynomials(g, single, double)
+        top = _Highest(level[:, 1:], A, B, self.touched, barrier * self.scale)
+        value, visits = self._best(given.reward + level[:, 0] + top.smooth, given.ahead, SMOOTH * self.scale)
+        reach = given.sign * g[given.initial] + single[-1] @ self.rooms[:, 1:]
+        length = np.sqrt(reach @ reach + (SMOOTH * self.unit) ** 2)
+        value += length + float(single[-1] @ self.rooms[:, 0])
+        y, bent = visits[:, None] * top.y, visits[:, None, None] * top.bent  # (R, r), (R, o, r)
+        forces = np.einsum("to,tor->tr", self.pull, bent[given.move_row])
+        slope = given.sign * (self.sum_nodes @ forces - self.change.T @ y)
+        slope[given.initial] += given.sign * reach / length
+        weighed = np.concatenate([visits[:, None], y], axis=1) @ self.rooms.T
+        start = self.rooms[:, 0] + self.rooms[:, 1:] @ (reach / length)
+        pressed = (visits[self.pair_row] * self.pair_linear[:, 0]) + (y[self.pair_row] * self.pair_linear[:, 1:]).sum(1)
+        pressed += np.einsum("qab,qab->q", (visits[:, None, None] * top.own)[self.pair_row], self.pair_form)
+        slopes = [
+            slope.ravel() * self.scale,
+            (np.vstack([weighed, start]) * (self.scale / self.lengths)).ravel(),
+            pressed * self.pair_scale,
+        ]
+        return value, np.concatenate(slopes)
+
+    def _best(self, reward: np.ndarray, ahead: np.ndarray, smooth: float = 0.0) -> _Best:
+        """The best value if rows earn this: by (soft) policy iteration, from the last values."""
+        given, values = self.given, self.values
+        eye = np.eye(given.nodes)
+        for _ in range(ROUNDS):
+            q = reward + ahead @ values
+            top = np.maximum.reduceat(q, self.first)
+            if smooth > 0.0:
+                share = np.exp((q - top[given.own]) / smooth)
+                total = np.add.reduceat(share, self.first)
+                share, top = share / total[given.own], top + smooth * np.log(total)
+            else:
+                share = (q == top[given.own]).astype(float)
+                share /= np.add.reduceat(share, self.first)[given.own]
+            system = eye - np.add.reduceat(share[:, None] * ahead, self.first, axis=0)
+            step = np.linalg.solve(system, top - values)
+            values = values + step
+            if np.abs(step).max() <= max(0.01 * smooth, 1e-13 * np.abs(values).max()):
+                break
+        self.values = values
+        visits = np.linalg.solve(system.T, eye[given.initial])
+        return _Best(float(values[given.initial]), share * visits[given.own])
+
+    # ------------------------------------------------------------------ the bound
+    def raised(self, x: np.ndarray) -> np.ndarray | None:
+        """(N,) values with which every inequality holds; None if none were found.
+
+        What a row earns depends on the values: Newton's method takes γ p at the row's worst point y.
+        """
+        given, parts, before = self.given, self.parts(x), self.worth
+        margin = MARGIN * (1.0 + float(np.abs(given.values).max()))
+        for _ in range(ROUNDS):
+            level, A, B = self.polynomials(*parts)
+            top = _Highest(level[:, 1:], A, B, self.touched, SHARP * self.scale)
+            self.level, pushed = top.level, np.zeros_like(given.ahead)
+            np.add.at(pushed, (given.move_row, given.move_node), (given.slope * top.y[given.move_row]).sum(axis=1))
+            self._best(given.reward + level[:, 0] + top.most + margin - pushed @ self.worth, given.ahead + pushed)
+            moved, self.worth = float(np.abs(self.values - self.worth).max()), self.values
+            if moved <= 0.1 * margin:
+                return self.values
+        self.values = self.worth = before
+        return None
+
+    def bound(
+        self,
+        problem: Problem,
+        expansion: ValueExpansion | StepExpansion,
+        x: np.ndarray,
+        values: np.ndarray,
+        chosen: np.ndarray,
+        every_policy: bool,
+    ) -> AffineBound:
+        """The values and gradients of all nodes, with the multipliers of their rows."""
+        given, (g, single, double) = self.given, self.parts(x)
+        layers, rows = 1 + int(given.step.max()), problem.pmdp.num_rows
+        index = given.step * rows + given.rows
+        level, singles = np.zeros(layers * rows), np.zeros((layers * rows, len(chosen)))
+        level[index], singles[index] = self.level, single[:-1]
+        used = np.flatnonzero(double > 0.0)
+        cut_rows = CutRows(chosen, level, singles, index[self.pair_row[used]], self.pairs[used], double[used])
+        u, gradient = expansion.values.copy(), expansion.gradient.copy()
+        step, state = given.place.T
+        places = (state,) if isinstance(expansion, ValueExpansion) else (step + 1, state)
+        u[places], gradient[places] = given.sign * values, g
+        scope = np.broadcast_to(~problem.task.decided, u.shape).copy()
+        policy = None if every_policy else expansion.policy
+        return AffineBound(Side(given.sign), policy, expansion.frame, u, gradient, np.zeros_like(u), scope, cut_rows)
+
+
+class _Highest:
+    """min t + l'(tI − M)⁻¹l / 4 ≥ max {l·y + y'My : |y| ≤ 1}, of many rows, with a barrier at tI − M.
+
+    M = (A B; B' 0) acts on the touched coordinates and on the span of B's rows: on 2 o directions. On the rest of l it
+    is 0.
+    """
+
+    def __init__(self, l: np.ndarray, A: np.ndarray, B: np.ndarray, touched: np.ndarray, barrier: float) -> None:
+        rows, o, r = B.shape
+        padded = np.concatenate([l, np.zeros((rows, 1))], axis=1)
+        own = np.take_along_axis(padded, touched, axis=1)
+        rest = padded.copy()
+        np.put_along_axis(rest, touched, 0.0, axis=1)
+        rest = rest[:, :-1]
+        beyond = max(o + o - r, 0)  # so many of B's directions are 0
+        squares, turn = np.linalg.eigh(B @ B.transpose(0, 2, 1)) if beyond < o else (B[:, :, 0], A)
+        squares, turn = squares[:, beyond:], turn[:, :, beyond:]
+        size = np.sqrt(np.maximum(squares, 0.0))
+        small = size <= 1e-9 * (size.max(axis=1, keepdims=True, initial=0.0) + 1e-300)
+        size = np.where(small, 0.0, size)
+        beside = np.where(small[:, :, None], 0.0, turn.transpose(0, 2, 1) @ B / np.where(small, 1.0, size)[:, :, None])
+        mixed = turn * size[:, None, :]
+        matrix = np.block([[A, mixed], [mixed.transpose(0, 2, 1), np.zeros((rows, o - beyond, o - beyond))]])
+        along = np.einsum("ior,ir->io", beside, rest)
+        left = rest - np.einsum("ior,io->ir", beside, along)
+        eigen, axes = np.linalg.eigh(matrix)
+        z = np.einsum("iba,ib->ia", axes, np.concatenate([own, along], axis=1))
+        eigen = np.concatenate([eigen, np.zeros((rows, 1))], axis=1)
+        z = np.concatenate([z, np.linalg.norm(left, axis=1)[:, None]], axis=1)
+        t = self.level = _levels(eigen, z, barrier)
+        room = t[:, None] - eigen
+        self.most = t + (z * z / room).sum(axis=1) / 4
+        self.smooth = self.most - barrier * np.log(room / barrier).sum(axis=1)
+        flat = np.einsum("iba,ia->ib", axes, z[:, :-1] / room[:, :-1] / 2)
+        y_own, y_rest = flat[:, :o], np.einsum("ior,io->ir", beside, flat[:, o:]) + left / t[:, None] / 2
+        full = np.concatenate([y_rest, np.zeros((rows, 1))], axis=1)
+        np.put_along_axis(full, touched, y_own, axis=1)
+        self.y = full[:, :-1]
+        spread = barrier * np.einsum("iba,ia,ica->ibc", axes[:, :o], 1.0 / room[:, :-1], axes)
+        self.own = y_own[:, :, None] * y_own[:, None, :] + spread[:, :, :o]
+        bent = y_own[:, :, None] * y_rest[:, None, :] + np.einsum("iab,ibr->iar", spread[:, :, o:], beside)
+        bent = np.concatenate([bent, np.zeros((rows, o, 1))], axis=2)
+        np.put_along_axis(bent, np.broadcast_to(touched[:, None, :], (rows, o, o)).copy(), self.own, axis=2)
+        self.bent = bent[:, :, :-1]
+
+
+def _levels(eigen: np.ndarray, z: np.ndarray, barrier: float) -> np.ndarray:
+    """(R,) t with Σ z² / 4 (t − λ)² + Σ barrier / (t − λ) = 1, above all λ (R, n).
+
+    Newton's method for 1 / √sum, from a point where the sum is at least 1: such a function of t is nearly a line.
+    """
+    top = eigen.argmax(axis=1)[:, None]
+    least = np.take_along_axis(eigen, top, axis=1)
+    alone = np.abs(np.take_along_axis(z, top, axis=1)) / 2
+    t = least + (barrier + np.sqrt(barrier**2 + 4 * alone**2)) / 2
+    for _ in range(NEWTON):
+        room = t - eigen
+        squares, poles = (z / room) ** 2 / 4, barrier / room
+        total = (squares + poles).sum(axis=1, keepdims=True)
+        slope = ((2 * squares + poles) / room).sum(axis=1, keepdims=True)
+        t = np.maximum(t + 2 * total * (np.sqrt(total) - 1.0) / slope, (least + t) / 2)
+    return np.asarray(t[:, 0])
