@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from rpl_agent import Config
-from rpl_agent.core.coupled import bounds, cuts
+from rpl_agent.core.coupled import bounds
 from rpl_agent.core.coupled.affine import AffineProof, Side
 from rpl_agent.core.coupled.expansion import expansion_of
-from rpl_agent.core.coupled.gradients import over_cuts
+from rpl_agent.core.coupled.gradients import cuts, over_cuts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.frame import frame_of

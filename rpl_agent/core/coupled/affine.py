@@ -16,7 +16,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from rpl_agent.core.coupled.cuts import CutRows, offered_cuts, proved_states
+from rpl_agent.core.coupled.gradients.cuts import CutRows, offered_cuts, proved_states
 from rpl_agent.core.model import ParametricMDP, Policy, Sense, cached_on, gather
 from rpl_agent.core.model.algebra.ranges import taylor_table
 from rpl_agent.core.model.building.validation import linear_part

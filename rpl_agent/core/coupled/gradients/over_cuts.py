@@ -1,4 +1,4 @@
-"""`over_cuts`: affine bounds whose rows hold over a ball and cuts at once (`coupled.cuts`).
+"""`over_cuts`: affine bounds whose rows hold over a ball and cuts at once (`coupled.gradients.cuts`).
 
 With the gradient of the best policy at the centre, a row of another action is compared at its own worst point of the
 ball, and every row pays its own curvature there. Gradients and multipliers of all rows are chosen together, to make
@@ -23,8 +23,8 @@ import numpy as np
 import scipy
 
 from rpl_agent.core.coupled.affine import AffineBound, Side, chances_of
-from rpl_agent.core.coupled.cuts import CutRows, rooms_of
 from rpl_agent.core.coupled.expansion import StepExpansion, ValueExpansion
+from rpl_agent.core.coupled.gradients.cuts import CutRows, rooms_of
 from rpl_agent.core.model import Policy, gather
 from rpl_agent.core.regions.frame import Frame
 from rpl_agent.core.solver.problem import Problem
