@@ -54,10 +54,12 @@ def proved_in_pieces(
     objective: tuple[Objective, checker.Objective],
     asked: list[BoundedValue],
     enough: float,
+    least: float | None,
 ) -> tuple[dict[str, Any], Fraction]:
     """(part of the file, the most of a value, or of the difference of two); raises `Refused` if none is proved.
 
-    The value that is bounded from below counts with the opposite sign.
+    The value that is bounded from below counts with the opposite sign. Pieces are split until the result is ``enough``,
+    or a split gains less than ``least`` (None: a share of the result).
     """
     count = affordable_pieces(PIECES, relaxation.pmdp.num_transitions, objective[0].horizon)
     cuts = base.cuts
@@ -65,7 +67,7 @@ def proved_in_pieces(
         raise checker.Refused("pieces of the region are not tried")
     kept, search = len(base.region.cuts), PieceSearch(relaxation, cuts, objective, asked)
     try:
-        return search.found(base.region, count, enough)
+        return search.found(base.region, count, enough, least)
     except checker.Refused:
         cuts.keep(kept)
         raise
@@ -85,14 +87,16 @@ class PieceSearch:
         self.cuts, self.asked, self.stated = cuts, asked, objective[1]
         self.scale = time_scale(relaxation.pmdp, objective[0])
 
-    def found(self, region: checker.Known, count: int, enough: float) -> tuple[dict[str, Any], Fraction]:
+    def found(
+        self, region: checker.Known, count: int, enough: float, least: float | None
+    ) -> tuple[dict[str, Any], Fraction]:
         trims = self._trims()
         low, high = self.cuts.low.copy(), self.cuts.high.copy()
         for axis, end, is_low, _ in trims:
             (low if is_low else high)[axis] = end
         root = BoxNode(low, high, *self._attempt(low, high))
         sizes = np.abs(np.asarray(self.problem.pmdp.table.reduction.weights)).max(axis=0)
-        split_boxes(root, self._attempt, sizes, count, enough)
+        split_boxes(root, self._attempt, sizes, count, enough, least)
         return self._trimmed(region, trims, root)
 
     # ------------------------------------------------------------------ in floats

@@ -268,10 +268,13 @@ class _Proof:
                     base.cuts.keep(kept)
         return None
 
+    @property
+    def _notable(self) -> float:
+        """What is worth pieces of the region, which the certificate may come from."""
+        return SHORT * (self.asked.numbers["upper"] - self.asked.numbers["lower"])
+
     def _falls_short(self, proved: Fraction, computed: float) -> bool:
-        """Whether a bound is notably weaker than that of the certificate, which may come from pieces of the region."""
-        gap = self.asked.numbers["upper"] - self.asked.numbers["lower"]
-        return math.isfinite(gap) and abs(float(proved) - computed) > SHORT * gap
+        return abs(float(proved) - computed) > self._notable
 
     def _in_pieces(
         self,
@@ -285,7 +288,7 @@ class _Proof:
         side, error = Side.UPPER if upper else Side.LOWER, Fraction(self.asked.reward_error)
         value = BoundedValue(policy or self.asked.policy, self._rules(base, policy), side, policy is None)
         with suppress(checker.Refused, np.linalg.LinAlgError):
-            part, most = self._pieces(base, [value], side.value * computed, objective)
+            part, most = self._pieces(base, [value], side.value * computed, self._notable, objective)
             return [(objective[1].off(most if upper else -most, error, upper), None, part)]
         return []
 
@@ -356,7 +359,7 @@ class _Proof:
         policies = (None, self.asked.policy) if self.objective.sense is Sense.MAX else (self.asked.policy, None)
         if self.asked.reward_error == 0:
             with suppress(checker.Refused, np.linalg.LinAlgError):
-                part, most = self._pieces(base, self._values(base, policies), computed)
+                part, most = self._pieces(base, self._values(base, policies), computed, self._notable)
                 return min(known, (part, max(most, Fraction(0))), key=lambda way: way[1])
         return known
 
@@ -393,7 +396,7 @@ class _Proof:
             functions = [function for _, function in pair]
             yield {"functions": functions, "start": start}, checker.at_most([claim for claim, _ in pair], start)
         with suppress(checker.Refused, np.linalg.LinAlgError):
-            yield self._pieces(base, self._values(base, policies), enough)
+            yield self._pieces(base, self._values(base, policies), enough, None)
 
     def _values(self, base: Foundation, policies: tuple[Policy | None, Policy | None]) -> list[BoundedValue]:
         """The first one's value from above, the second one's from below."""
@@ -407,11 +410,12 @@ class _Proof:
         base: Foundation,
         values: list[BoundedValue],
         enough: float,
+        least: float | None,
         objective: tuple[Objective, checker.Objective] | None = None,
     ) -> tuple[dict[str, Any], Fraction]:
         checker.need(not self.is_graph, "a graph has no region of parameters")
         asked = (self.objective, base.objective) if objective is None else objective
-        return proved_in_pieces(self._relaxation(base), base, asked, values, enough)
+        return proved_in_pieces(self._relaxation(base), base, asked, values, enough, least)
 
     def _function(
         self, name: str, base: Foundation, policy: Policy | None
