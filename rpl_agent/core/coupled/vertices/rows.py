@@ -38,6 +38,9 @@ from rpl_agent.core.solver.problem import Problem
 MOST_STATES, MOST_VERTICES, NUMBERS = 400, 2_000, 4_000_000
 #: Rounds in which nature improves its choice of vertices, and the gain, relative to values, that counts as one.
 ROUNDS, BETTER = 100, 1e-12
+#: Values are lowered by this multiple of what inequalities miss, and checked again: vertices are loosened a little, so
+#: that chances there may sum up to more than 1.
+ROOM = 1.01
 
 
 def rows_of_pair(
@@ -175,13 +178,19 @@ class RowsAtVertices:
         return cls(problem, frame, sign, gradient, blocks, own, center, chances, reward, lost, steep)
 
     def least(self, g: np.ndarray) -> np.ndarray:
-        """(S,) the largest v found so that v + g·y bounds sign · value from below over the region."""
-        decided, gamma = self.problem.task.decided, self.problem.gamma
+        """(S,) the largest v found so that v + g·y bounds sign · value from below over the region; −inf if none is."""
+        decided = self.problem.task.decided
         g = np.where(decided[:, None], 0.0, g)
         left = {s: self._left(g, s)[0] for s in self._open}
         v, _, _ = self._settled(left)
-        missed = max(float(v[s] - self._after(s, v, left[s]).min()) for s in left)
-        return np.where(decided, v, v - (max(missed, 0.0) + self._rounding(v, g)) / (1.0 - gamma))
+        lost = max(self._missed(v, left), 0.0) + self._rounding(v, g)
+        lowered = np.where(decided, v, v - ROOM * lost / (1.0 - self.problem.gamma))
+        holds = self._missed(lowered, left) <= -self._rounding(lowered, g)
+        return lowered if holds else np.full(len(v), -np.inf)
+
+    def _missed(self, v: np.ndarray, left: dict[int, np.ndarray]) -> float:
+        """The most by which an inequality is missed, before rounding."""
+        return max(float(v[s] - self._after(s, v, left[s]).min()) for s in left)
 
     def slopes(self, g: np.ndarray) -> tuple[float, np.ndarray]:
         """(v of the initial state, its derivatives (S, r) by g): no bounds. v is concave in g."""
