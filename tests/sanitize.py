@@ -62,8 +62,16 @@ def environment() -> dict[str, str]:
     }  # fmt: skip
 
 
+def build() -> None:
+    """Build the core before the sanitizers' libraries are there, under which the compiler would take minutes."""
+    flags = {**os.environ, "RPL_CORE_FLAGS": FLAGS, "PYTHONPATH": str(ROOT)}
+    program = "import rpl_agent.core.native"  # builds the core, then cannot load it without the libraries
+    subprocess.run([sys.executable, "-c", program], env=flags, cwd=ROOT, stderr=subprocess.DEVNULL)
+
+
 def main() -> None:
     smoke, under = "--smoke" in sys.argv[1:], environment()
+    build()
     for expected, program in ALARMS.items():
         program = f"import numpy; from rpl_agent.core.native import core; {program}"
         caught = subprocess.run([sys.executable, "-c", program], env=under, cwd=ROOT, capture_output=True, text=True)
