@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import GroupedOutcomes, OpenData
@@ -23,50 +22,37 @@ class FrequencyModel:
         self._states, self._actions = len(data.states), data.actions
         self._row = np.repeat(np.arange(len(data.visits)), np.diff(self._grouped.ptr))
         self._visits = np.bincount(self._row, weights=self._grouped.counts, minlength=len(data.visits))
-        share, after = self._grouped.counts / self._visits[self._row], self._grouped.successor
-        self._reward = np.bincount(self._row, weights=share * self._grouped.reward, minlength=len(data.visits))
-        goes_on = after >= 0
-        entries = share[goes_on], (self._row[goes_on], after[goes_on])
-        self._chance = sparse.csr_array(entries, shape=(len(data.visits), self._states))
 
     def best(self) -> OpenPolicy:
         """The best policy, with doubts about rows with few visits; one visit shows all there is without chance."""
-        rules = self._iterate(0.0 if self._assumptions.deterministic else DOUBT)
+        rules, _ = self._iterate(None, 0.0 if self._assumptions.deterministic else DOUBT)
         tried = np.array(self._data.visits).reshape(self._states, self._actions).sum(axis=0)
         return OpenPolicy(rules, int(tried.argmax()))
 
     def value(self, policy: OpenPolicy) -> float:
-        """The value of a policy from the start, without doubts: plays have none either. Rows never tried give least."""
-        horizon, discount, (low, high) = (
-            self._assumptions.horizon,
-            self._assumptions.discount,
-            self._assumptions.overall,
-        )
-        rules, values = policy.table(self._states), np.zeros(self._states)
-        for h in range(MOST_ROUNDS if horizon is None else horizon):
-            if h == 0 or horizon is not None:
-                rows = np.arange(self._states) * self._actions + rules[h]
-                chance, reward, tried = self._chance[rows], self._reward[rows], self._visits[rows] > 0
-            after = np.where(tried, reward + discount * (chance @ values), low)
-            moved, values = np.abs(after - values).max(initial=0.0), after
-            if horizon is None and moved <= SETTLED * (high - low):
-                break
+        """The value of a policy from the start, without doubts: plays have none either."""
+        return self._from_start(self._iterate(policy.table(self._states), 0.0)[1])
+
+    def _from_start(self, values: np.ndarray) -> float:
         starts = np.array(self._data.starts, dtype=float)
         return float(values @ starts / starts.sum())
 
-    def _iterate(self, doubt: float) -> np.ndarray:
-        """(H, S) the actions of the best policy."""
+    def _iterate(self, fixed: np.ndarray | None, doubt: float) -> tuple[np.ndarray, np.ndarray]:
+        """((H, S) actions, (S,) values with all steps to go) of the best or of a given policy."""
         horizon, (low, high) = self._assumptions.horizon, self._assumptions.overall
         values, rules = np.zeros(self._states), []
-        for _ in range(MOST_ROUNDS if horizon is None else horizon):
+        for h in range(MOST_ROUNDS if horizon is None else horizon):
             rows = self._backup(values, doubt).reshape(self._states, self._actions)
-            chosen, after = rows.argmax(axis=1), rows.max(axis=1)
+            chosen = rows.argmax(axis=1) if fixed is None else fixed[0 if horizon is None else h]
+            after = rows[np.arange(self._states), chosen]
             moved, values = np.abs(after - values).max(initial=0.0), after
             if horizon is not None:
                 rules.append(chosen)
             elif moved <= SETTLED * (high - low):
                 break
-        return np.array([chosen] if horizon is None else rules, dtype=np.int64)
+        if horizon is None:
+            rules = [chosen]
+        return np.array(rules, dtype=np.int64), values
 
     def _backup(self, values: np.ndarray, doubt: float) -> np.ndarray:
         """(R,) mean of reward and discounted value, with ``doubt`` visits of the worst; less for rows never tried."""
