@@ -44,16 +44,17 @@ class Choices(dict[int, int]):
     def __init__(self, ask: Callable[[int], list[int]], data: OpenData):
         super().__init__()
         self._ask, self._data = ask, data
-        self._several: dict[int, list[int]] = {}
+        self._several: dict[int, list[int]] = {}  # rows
 
     def __missing__(self, state: int) -> int:
-        found = self._several.get(state) or self._ask(state)
-        if len(found) == 1:
-            self[state] = found[0]
-            return found[0]
-        self._several[state] = found
-        visits, first = self._data.visits, state * self._data.actions
-        return min(found, key=lambda action: visits[first + action])
+        rows, first = self._several.get(state), state * self._data.actions
+        if rows is None:
+            found = self._ask(state)
+            if len(found) == 1:
+                self[state] = found[0]
+                return found[0]
+            rows = self._several[state] = [first + action for action in found]
+        return min(rows, key=self._data.visits.__getitem__) - first
 
 
 class OpenExperience:
