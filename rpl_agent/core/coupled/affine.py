@@ -41,6 +41,7 @@ class BoxFrame:
     half: np.ndarray  # (d,)
     known: np.ndarray | None = None  # (F,) the values of the expressions at a point, for d = 0
     is_reduced: bool = False  # whether coordinates are the model's reduced ones, in which expressions are affine
+    used: ExpressionTable | None = None  # the model's expressions over these d parameters, where others are not used
 
     @classmethod
     def around(cls, lower: np.ndarray, upper: np.ndarray, is_reduced: bool = False) -> BoxFrame:
@@ -55,6 +56,7 @@ class BoxFrame:
 
     def split(self, table: ExpressionTable) -> FrameForms:
         """The expressions of a table as functions of y: a Taylor model over the cube."""
+        table = table if self.used is None else self.used
         if self.known is not None:
             return FrameForms(self.known, np.zeros((len(self.known), 0)), None, np.zeros(len(self.known)))
         if self.is_reduced or table.is_affine:

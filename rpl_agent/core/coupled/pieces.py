@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -122,12 +122,13 @@ def worst_of_boxes(
     """
     if region.dimension > GRAPH_DIMENSION or budget < 2:
         return np.inf
-    is_reduced, (low, high) = not isinstance(region, ParameterRegion), region.box()
+    used, (low, high) = (region.table if isinstance(region, ParameterRegion) else None), region.box()
     whole = region.apart() if isinstance(region, Sliced) else region
 
     def bounded(lower: np.ndarray, upper: np.ndarray) -> tuple[float, None]:
         piece = Boxed(whole, lower, upper)
-        return -np.inf if piece.is_empty else attempt(piece, BoxFrame.around(lower, upper, is_reduced)), None
+        frame = replace(BoxFrame.around(lower, upper, is_reduced=used is None), used=used)
+        return -np.inf if piece.is_empty else attempt(piece, frame), None
 
     root = BoxNode(low, high, *bounded(low, high))
     if root.bound > hopeless:
