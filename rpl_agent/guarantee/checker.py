@@ -1242,14 +1242,16 @@ class Claim:
         the rooms c of cuts are ≥ 0 there; c' = 1 for one cut alone. With the k of `form` first, N = (A B; B' tI) is
         positive definite if t > 0 and A − BB'/t is (Schur's complement). All are whole numbers over whole · ONE².
         """
-        rows, t = {k: [x << 2 * BITS for x in row] for k, row in form.items()}, exact(given[0]) * whole // 1 << 2 * BITS
-        need(t > 0, "a row over cuts without a multiple of the ball")
+        part, rows = exact(given[0]) * whole // 1, {k: [x << 2 * BITS for x in row] for k, row in form.items()}
+        need(part > 0, "a row over cuts without a multiple of the ball")
+        t = part << 2 * BITS
         rows[0][0] += t
         for multiple, *cuts in given[1]:
             mu, (last, *more) = exact(multiple) * whole // 1, [self.room(ball, i) for i in cuts]
             need(mu >= 0 and len(more) < 2, "a multiple of a product is negative, or of more than two cuts")
-            for k, x in ((k, x) for k, x in enumerate(more[0] if more else [ONE]) if x):
-                rows[k] = [y + mu * x * z for y, z in zip(rows.get(k, [0] * len(last)), last)]
+            for k, x in ((k, x) for other in more or [[ONE]] for k, x in enumerate(other) if x):
+                added = [mu * x * y for y in last]
+                rows[k] = [y + z for y, z in zip(rows[k], added)] if k in rows else added
         rest = [k for k in range(len(rows[0])) if k not in rows]
         B = [(i, [row[k] for k in rest]) for i, row in sorted(rows.items())]
         twice = [[Fraction(sum(map(mul, b, c)), -2 * t) - rows[i][j] - rows[j][i] for j, c in B] for i, b in B]

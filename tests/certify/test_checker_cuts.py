@@ -108,6 +108,20 @@ def test_what_is_proved_is_true():
     assert proved > 20
 
 
+@pytest.mark.parametrize("here, is_proved", [(-12, True), (32, True), (-13, False), (33, False)])
+def test_the_form_of_a_row(here, is_proved):
+    """−40 + l y1 + 10 y1², l = 10 − here, in whole numbers: 500 > l² for t = 15. 0 says that multiples prove it."""
+    claim, ball = a_claim(), SimpleNamespace(den=1, p=[1], s=[[1, 0]], **vars(BALL))
+    claim.objective, claim.den = SimpleNamespace(discount=Fraction(1)), 1
+    claim.successors = lambda row, after: [(0, 0, [10, 0])]
+    claim.rows = {"5 3": [15.0, []]}
+    found = claim._quadratic(ball, [(3, Fraction(1))], Fraction(-40), [here, 0], 5)
+    assert (found == 0) == is_proved
+    for name in ("4 3", "5 2"):
+        claim.rows = {name: [15.0, []]}
+        assert claim._quadratic(ball, [(3, Fraction(1))], Fraction(-40), [here, 0], 5) != 0
+
+
 def test_multiples_that_are_refused():
     fine = {0: [-2, 0, 0]}
     for t, products, said in (
@@ -122,7 +136,7 @@ def test_multiples_that_are_refused():
     ):
         with pytest.raises(checker.Refused, match=said):
             proves(fine, t, products)
-    assert proves(fine, 1.0, [[0.0, 0], [0.0, 0, 0]]) and proves(fine, 1.0, [[0.1, 0]]) and proves(fine, 2e-9, [])
+    assert proves(fine, 1.0, [[0.0, 0], [0.0, 0, 0]]) and proves(fine, 1.0, [[0.1, 0]]) and proves(fine, 1.5e-9, [])
 
 
 @pytest.fixture(scope="module")
