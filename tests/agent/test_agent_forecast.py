@@ -11,6 +11,7 @@ from rpl_agent.agent.exploration import ForCertificate, ForRegret
 from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.agent.forecast import Sampler, _Imagined, enough, forecast
 from rpl_agent.agent.schedule import Never
+from rpl_agent.core.coupled.gradients import over_cuts
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model.simulate import Simulator, row_visits
@@ -41,9 +42,10 @@ def test_sigma_of_a_coin_is_that_of_the_binomial():
     assert (found.price > 1.0).all()  # nobody is narrower than a single look
 
 
-def test_with_many_unknowns_data_decide_what_is_tried():
+def test_with_many_unknowns_data_decide_what_is_tried(monkeypatch):
     """Bridges: a coin is tossed until it has come up once. Data that were drawn for the visits of another run may have
     no such toss, and then tell almost nothing: 37 was forecast for runs of 15 to 20."""
+    monkeypatch.setattr(over_cuts, "NUMBERS", 0)  # seconds for each certificate
     bridges = block_worlds.bridges()
     env = rpl_envs.make_own(bridges.pmdp, bridges.objective, bridges.theta, max_episode_steps=bridges.steps)
     run = RPLAgent(seed=410).learn(env, 1_000).certificate
