@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rpl_agent import Config
+import rpl_envs
+from benchmarks import block_worlds
+from rpl_agent import Config, RPLAgent
 from rpl_agent.core.coupled import bounds
 from rpl_agent.core.coupled.affine import AffineProof, Side
 from rpl_agent.core.coupled.expansion import expansion_of
@@ -168,3 +170,12 @@ def test_where_they_are_looked_for(endless, monkeypatch):
     assert over_cuts.over_cuts(proof.problem, expansion, Side.UPPER, True, *proof.cuts) is None
     monkeypatch.setattr(over_cuts, "STATES", 29)
     assert not over_cuts.can_search(proof.problem, expansion)
+
+
+def test_only_the_last_certificate_of_a_run_looks_for_them(monkeypatch):
+    """At log points they would take seconds each."""
+    asked, world = [], block_worlds.bridges()
+    monkeypatch.setattr(bounds, "over_cuts", lambda problem, expansion, side, *rest: asked.append(side))
+    env = rpl_envs.make_own(world.pmdp, world.objective, world.theta, max_episode_steps=world.steps)
+    agent = RPLAgent(seed=3).learn(env, 60)
+    assert 1 <= len(asked) == len(set(asked)) and agent.certificate.samples == agent.session.samples
