@@ -53,6 +53,7 @@ def test_rooms_are_rounded_up():
     claim.region.cuts = [([Fraction(2, 3), Fraction(0)], Fraction(1))]
     claim.rooms.clear()
     room, exact = claim.room(BALL, 0), [Fraction(5, 6), Fraction(-1, 3), Fraction(-1, 6)]
+    assert room == [-(-checker.ONE * 5 // 6) + 2, -checker.ONE // 3, -checker.ONE // 6]
     for y in ([1, 1], [1, -1], [-1, 1], [-1, -1]):
         assert sum(Fraction(a, checker.ONE) * b for a, b in zip(room, [1, *y])) >= sum(
             a * b for a, b in zip(exact, [1, *y])
