@@ -174,12 +174,12 @@ def _fewer_pieces(draw: random.Random) -> Iterator[Any]:
 
 
 def _smaller_pieces(draw: random.Random) -> Iterator[Any]:
-    """The functions of pieces hold in smaller boxes, which leave gaps."""
+    """The functions of pieces hold in smaller boxes, near one end of each, which leave gaps."""
     share, plain, searched = draw.choice([0.1, 0.5, 0.9]), checker.Known.halves, PieceSearch._attempt
+    at_low = draw.random() < 0.5
 
     def closer(low: Any, high: Any, share: Any = share) -> tuple[Any, Any]:
-        middle = (low + high) / 2
-        return middle + share * (low - middle), middle + share * (high - middle)
+        return (low, low + share * (high - low)) if at_low else (high - share * (high - low), high)
 
     def halves(self: checker.Known, i: int, end: Fraction) -> list[checker.Known]:
         found = plain(self, i, end)

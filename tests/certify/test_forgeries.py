@@ -50,11 +50,11 @@ def test_without_a_rule_its_forgeries_would_pass(forger, place, name, watch):
     pytest.fail(f"no forgery needs {name}")
 
 
-@pytest.mark.parametrize("forger", [forgeries._fewer_pieces, forgeries._smaller_pieces])
-def test_pieces_that_do_not_cover_the_region_would_pass(forger, watch):
+@pytest.mark.parametrize(("forger", "first"), [(forgeries._fewer_pieces, 19), (forgeries._smaller_pieces, 1)])
+def test_pieces_that_do_not_cover_the_region_would_pass(forger, first, watch):
     """A generous checker accepts false bounds from them, the real one does not."""
     warnings.simplefilter("ignore")
-    for seed in range(24):
+    for seed in range(first, first + 24):
         for _, case in forgeries.small_cases(seed):
             proof = json.loads(json.dumps(forgeries.witness(case, forger, random.Random(seed))))
             with ExitStack() as stack:
