@@ -374,6 +374,6 @@ def test_the_regret_is_proved_and_no_smaller_one(name, given):
     if given:  # its own bounds are no bounds on the best policy
         with pytest.raises(checker.Refused, match="'nothing' is proved"):
             checker.check(proof | {"regret": None})
-        part = proof["regret"] | {"functions": [None, None]}
+        part = {"region": proof["regret"]["region"], "functions": [None, None], "start": []}
         with pytest.raises(checker.Refused, match="bound is used, and there is none on this value"):
             checker.check(proof | {"regret": part})
