@@ -32,7 +32,7 @@ def test_coupled_bounds_pay_for_the_rounding_of_rewards(monkeypatch, sense):
 
     real = pipeline.coupled_bounds
 
-    def tight(relaxation, region, objective, policy, chosen, known, pieces):
+    def tight(relaxation, region, objective, policy, chosen, known, *_):
         middle = (known[0] + known[1]) / 2
         proposed.update(lower=middle - 0.1, upper=middle + 0.1)
         return dataclasses.replace(real(relaxation, region, objective, policy, chosen), **proposed)

@@ -19,7 +19,8 @@ def fractions(*numbers: Any) -> list[Fraction]:
 def claim(**attributes: Any) -> checker.Claim:
     """A claim with only these parts."""
     found = checker.Claim.__new__(checker.Claim)
-    vars(found).update({"upper": True, "sign": 1, "side": "upper", "den": 1, "duals": {}, "ball": None} | attributes)
+    usual = {"upper": True, "sign": 1, "side": "upper", "den": 1, "duals": {}, "rows": {}, "ball": None}
+    vars(found).update(usual | attributes)
     return found
 
 
