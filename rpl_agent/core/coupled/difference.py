@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
-from rpl_agent.core.coupled.bounds import PRODUCTS, find_bound
+from rpl_agent.core.coupled.bounds import PRODUCTS, find_bound, varying_directions
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.coupled.pieces import SPLIT, worst_of_boxes
@@ -20,7 +20,6 @@ from rpl_agent.core.coupled.vertices.gain import least_difference
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
-from rpl_agent.core.regions.parameter_region import ParameterRegion
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation
@@ -48,7 +47,7 @@ class Comparison:
     def __init__(self, relaxation: Relaxation, region: Region, objective: Objective, one: Policy, other: Policy):
         self.problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
         self.region, self.one, self.other = region, one, other
-        self.directions = _directions(self.problem, region)
+        self.directions = varying_directions(self.problem, region)
 
     @property
     def applies(self) -> bool:
@@ -140,11 +139,3 @@ class Comparison:
         expansion = expansion_of(self.problem, frame, policy, policy)
         bound = None if expansion is None else find_bound(self.problem, expansion, side, False)
         return None if bound is None or AffineProof(self.problem, region).issues(bound) else bound
-
-
-def _directions(problem: Problem, region: Region) -> np.ndarray | None:
-    """(F, r) in which the model's expressions vary, in the coordinates of the region; None if there are too many."""
-    if isinstance(region, ParameterRegion):
-        return np.linalg.solve(region.frame.factor.T, region.forms.slope.T).T
-    directions = problem.pmdp.table.reduction.weights
-    return directions if isinstance(directions, np.ndarray) else None
