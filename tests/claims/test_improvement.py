@@ -228,6 +228,14 @@ def test_a_proof_of_less_tells_how_much_more_it_takes(grid):
     assert stated(found, {"claim": ends | {"gain lower": found.lower}}).more_episodes == 0
 
 
+def test_a_stored_improvement_says_how_it_is_proved(grid):
+    pmdp, theta, _, baseline = grid
+    found = improve(pmdp, logged(pmdp, theta, GAIN, baseline, 10, 0), GAIN, baseline)
+    ends = {f"{name}{side}": 0.0 for name in ("", "baseline ", "gain ") for side in ("lower", "upper")}
+    assert stated(found, {"claim": ends, "gain lower": {"functions": []}}).method == "a common parameter"
+    assert stated(found, {"claim": ends, "gain lower": None}).method == "two certificates"
+
+
 def test_the_command_says_by_its_status_whether_there_is_an_improvement(tmp_path, capsys, monkeypatch):
     make_worlds_small(monkeypatch)
     world = rpl_envs.benchmark("Aircraft-20x10")

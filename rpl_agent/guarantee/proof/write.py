@@ -29,7 +29,7 @@ from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.combined import CombinedModel
-from rpl_agent.guarantee.claims.improvement import Improvement, more_episodes
+from rpl_agent.guarantee.claims.improvement import APART, COMMON, Improvement, more_episodes
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.region import Learned, has_joint_set, learned
 from rpl_agent.guarantee.proof.content import data_content
@@ -116,6 +116,7 @@ def _stated_improvement(found: Improvement, proof: dict[str, Any]) -> Improvemen
         upper=known["gain upper"],
         value=(low["lower"], known["upper"]),
         baseline_value=(low["baseline lower"], known["baseline upper"]),
+        method=APART if proof.get("gain lower") is None else COMMON,
         proved=True,
         computed_lower=found.lower,
     )
