@@ -7,7 +7,8 @@ so that `rpl --help` and programs that need one part of it start at once.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.4.0"
+from rpl_agent.core.version import __version__ as __version__
+
 #: public name -> where it is: `module` or `module:other name`. The imports below say the same to type checkers.
 _INDEX = {
     # the agent
@@ -76,13 +77,6 @@ _INDEX = {
     "RPLWarning": "core.errors",
 }
 __all__ = sorted(_INDEX)
-#: group of entry points -> what the package itself adds to it, loaded on first use (`core.registry`)
-OFFERED = {
-    "rpl_agent.confidence_sets": (
-        "rpl_agent.studies.classical_sets:L1",
-        "rpl_agent.studies.classical_sets:LeastSquares",
-    ),
-}
 
 if TYPE_CHECKING:
     from rpl_agent.agent.callbacks import BaseCallback as BaseCallback

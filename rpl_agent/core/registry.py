@@ -1,15 +1,13 @@
 """`Registry`: objects that users choose by name, ours and those of other packages.
 
 Other packages offer theirs as entry points, which are looked up only where a name is not ours: a program that uses
-our own names never reads the metadata of what is installed. What the package itself offers but rarely needs stands in
-`OFFERED` of its index, and is loaded when somebody asks for it.
+the common names never reads the metadata of what is installed. What this package rarely needs is an entry point too
+(pyproject.toml), and is loaded when somebody asks for it.
 """
 
 from __future__ import annotations
 
-import sys
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Generic, Protocol, TypeVar
 
 from rpl_agent.core.errors import ModelError
@@ -58,8 +56,6 @@ class Registry(Generic[Kind]):
         if not isinstance(name, str):
             raise ModelError(f"{self.what} {name!r} is not a name: write one of {self.names()}")
         if name not in self._known:
-            self._load_offered()
-        if name not in self._known:
             self._look()
         if name not in self._known:
             near = get_close_matches(name, self._known, 1)
@@ -71,17 +67,8 @@ class Registry(Generic[Kind]):
 
     def names(self) -> tuple[str, ...]:
         """All names, ours first."""
-        self._load_offered()
         self._look()
         return tuple(self._known)
-
-    def _load_offered(self) -> None:
-        index = sys.modules[__name__.partition(".")[0]]
-        for place in index.OFFERED.get(self.group, ()):
-            module, _, kind = place.partition(":")
-            found = getattr(import_module(module), kind)
-            if found.name not in self._known:
-                self.register(found())
 
     def _look(self) -> None:
         if self._looked:

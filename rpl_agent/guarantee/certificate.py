@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import platform
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Any
 
 from rpl_agent.core.model import Limit, Objective, Policy, Sense
 from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read_document, write_document
+from rpl_agent.core.version import __version__
 from rpl_agent.guarantee.untied.fixed import Visited
 from rpl_agent.guarantee.untied.plays import PlayedBound
 
@@ -280,8 +280,7 @@ def versions() -> dict[str, str]:
     """Versions that affect the numbers, for the record."""
     from importlib.metadata import PackageNotFoundError, version  # which imports `email` and `socket`
 
-    own = sys.modules[__name__.partition(".")[0]]  # the running code: an editable install may report an older version
-    found = {"python": platform.python_version(), "rpl-agent": own.__version__}
+    found = {"python": platform.python_version(), "rpl-agent": __version__}  # metadata of editable installs may be old
     for package in ("numpy", "scipy", "highspy", "gymnasium"):
         with suppress(PackageNotFoundError):
             found[package] = version(package)

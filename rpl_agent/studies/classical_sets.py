@@ -1,6 +1,6 @@
 """Two more confidence sets of the paper, for its tables: L1 balls and the least-squares ellipsoid.
 
-The index of the package offers them by name, as other packages offer theirs (`core.registry`).
+They are entry points of this package, as sets of other packages are of theirs (`core.registry`).
 
 L1 balls around empirical row distributions (Weissman et al.), as linear rows in parameter space.
 
