@@ -22,9 +22,9 @@ from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.core.regions.sliced import Sliced
 
 #: pieces are tried if the whole loses more than this share of the gap, or of the difference that is bounded
-SPLIT = 0.02
+SPLIT = 0.01
 #: the share of what is known that a split must gain
-GAINED = 0.01
+GAINED = 0.003
 #: total transitions that the pieces of a bound may have: each is checked in plain Python if there is a proof
 CHECKED = 100_000
 #: no more boxes once a split gains less than this share of the bound
