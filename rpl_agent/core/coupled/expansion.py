@@ -27,6 +27,9 @@ from rpl_agent.core.solver.solve import from_the_end
 
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
 FACTOR_LIMIT = 120_000
+#: chains with more states keep the order of their first factorisation; the digits of smaller ones never depend on what
+#: was computed before, so that the same data have the same certificate
+REORDERED = 500
 #: number of policies' chains cached for the next expansion, and of their states in all
 KEPT_CHAINS, KEPT_STATES = 64, 100_000
 #: steps of policy iteration at the centre of a frame
@@ -228,7 +231,7 @@ def known_chain(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyC
         if len(known) >= max(1, min(KEPT_CHAINS, KEPT_STATES // problem.pmdp.num_states)):
             known.clear()
         known[key] = _chain_of(problem, weights, p)
-    elif known[key].order and not known[key].is_ordered:
+    elif len(known[key].solved) > REORDERED and known[key].order and not known[key].is_ordered:
         known[key] = _chain_of(problem, weights, p, *known[key].order)
     return known[key]
 
