@@ -13,7 +13,7 @@ from rpl_agent.agent.discovery.repeats import Outcome, RepetitionWatch, ResetWat
 from rpl_agent.agent.discovery.world import OpenWorld
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.step_checker import flag, number, unpack_step
-from rpl_agent.agent.sampling.stepping import OPENING, EnvSource, Lane, Phase
+from rpl_agent.agent.sampling.stepping import ACTIVE, OPENING, OUTSIDE, OVER, EnvSource, Lane
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
@@ -38,23 +38,18 @@ MOST_FOLLOWED = 1 << 16
 Where = Callable[[], str]
 
 
-class Choices(dict[int, int]):
-    """The action to take in a state; states with several are not remembered, the one tried least is taken."""
+class Choices(dict[int, "int | list[int]"]):
+    """The row to take in a state, or several, of which the one tried least is taken; asked for once."""
 
     def __init__(self, ask: Callable[[int], list[int]], data: OpenData):
         super().__init__()
         self._ask, self._data = ask, data
-        self._several: dict[int, list[int]] = {}  # rows
 
-    def __missing__(self, state: int) -> int:
-        rows, first = self._several.get(state), state * self._data.actions
-        if rows is None:
-            found = self._ask(state)
-            if len(found) == 1:
-                self[state] = found[0]
-                return found[0]
-            rows = self._several[state] = [first + action for action in found]
-        return min(rows, key=self._data.visits.__getitem__) - first
+    def __missing__(self, state: int) -> int | list[int]:
+        first = state * self._data.actions
+        rows = [first + action for action in self._ask(state)]
+        found = self[state] = rows[0] if len(rows) == 1 else rows
+        return found
 
 
 class OpenExperience:
@@ -92,7 +87,8 @@ class OpenExperience:
 
     def explore(self, state: int, layer: int) -> int:
         """The action whose bound is largest; among equal ones the one tried least."""
-        return self.explorer(layer)[state]
+        found, actions = self.explorer(layer)[state], self.data.actions
+        return (found if isinstance(found, int) else min(found, key=self.data.visits.__getitem__)) % actions
 
     def explorer(self, layer: int) -> Choices:
         """What `explore` chooses, by state."""
@@ -192,7 +188,8 @@ class OpenSource(EnvSource):
         self._playing: OpenPolicy | None = None  # by the only lane
         self._rules: dict[int, Choices] = {}  # of that policy, by layer
         self._powers: list[float] = []  # of the discount
-        # what followed before, by (row, reward, observation): the outcome's number, the successor's, and the reward
+        # what followed before, by (row, reward, observation; None at an end): the outcome's number, the successor's, and
+        # the reward
         self._followed: dict[tuple[int, Any, Any], tuple[int, int, float]] = {}
 
     def _layer(self, length: int) -> int:
@@ -224,7 +221,7 @@ class OpenSource(EnvSource):
 
     def _step(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
         recorded = not self._records or len(self._opening) >= OPENING
-        if self._single and recorded and self._lanes[0].phase is Phase.ACTIVE:
+        if self._single and recorded and self._lanes[0].phase is ACTIVE:
             self._play_on(request, done)
         else:
             super()._step(request, done, seen)
@@ -232,18 +229,32 @@ class OpenSource(EnvSource):
     def _play_on(self, request: Request, done: SampledBatch) -> None:
         """Steps of a single environment until its episode is over: `_step`, with care only where it is needed."""
         lane, where = self._lanes[0], self._wheres[0]
-        while lane.phase is Phase.ACTIVE and done.steps < request.steps_left:
+        while lane.phase is ACTIVE and done.steps < request.steps_left:
             step = self._familiar(min(LOOKS, request.steps_left - done.steps), done)
-            if step is not None:
+            if step is not None and not self._ends_as_before(*step, done):
                 self._tick += 1
                 row, (observation, reward, ended, cut, self._info) = step
                 ends = flag(ended, "terminated", where), flag(cut, "truncated", where)
                 self._advance(0, row, observation, number(reward, where), ends, request, done, [])
                 if ends[0] or ends[1]:
-                    lane.phase = Phase.OVER
+                    lane.phase = OVER
             if request.interrupted():
                 break
         done.due |= self._seen.data.total >= self._seen.update_at
+
+    def _ends_as_before(self, row: int, returned: Any, done: SampledBatch) -> bool:
+        """Count a step that ends the episode with an outcome that came before; False if it is another."""
+        _, reward, ended, cut, info = returned
+        if ended is not True or cut is not False or type(reward) not in PAID:
+            return False
+        found = self._followed.get((row, reward, None))
+        if found is None:
+            return False
+        self._tick, self._info = self._tick + 1, info
+        self._seen.data.again(found[0], row)
+        self._compare(0, row, found[0])
+        self._moved(0, found[2], END, (True, False), done)
+        return True
 
     def _familiar(self, most: int, done: SampledBatch) -> tuple[int, Any] | None:
         """Count up to this many steps; return the first that needs care, uncounted, as (row, what ``step`` returned).
@@ -253,6 +264,7 @@ class OpenSource(EnvSource):
         lane, where, data, step = self._lanes[0], self._wheres[0], self._seen.data, self._env.step
         commands, horizon = self._world.actions, self._world.assumptions.horizon
         actions, counts, visits, followed = data.actions, data.counts, data.visits, self._followed.get
+        tried = visits.__getitem__
         last = min(horizon or math.inf, self._world.longest or math.inf) - 1
         plain = () if self._world.state_of is not None else WHOLE  # a whole number that is observed is the state
         choices_of, path, size = self._chooser(), list[Outcome](), 0.0
@@ -263,9 +275,10 @@ class OpenSource(EnvSource):
             for length in range(first, first + most):
                 if horizon is not None:
                     choices = choices_of(max(horizon - 1 - length, 0))
-                action = choices[state]
-                row = state * actions + action
-                returned = step(commands[action])
+                row = choices[state]
+                if type(row) is list:
+                    row = min(row, key=tried)
+                returned = step(commands[row % actions])
                 if type(returned) is not tuple or len(returned) != 5:
                     lane.length = length  # errors name the step
                     unpack_step(returned, where)
@@ -292,7 +305,7 @@ class OpenSource(EnvSource):
                     gain = weights[length] * paid
                     total += paid
                     value += gain
-                    size += abs(gain)
+                    size += gain if gain > 0.0 else -gain
             length = first + most
             return None
         finally:
@@ -352,24 +365,10 @@ class OpenSource(EnvSource):
             found = self._rules[layer] = Choices(lambda state: [policy.action(state, layer)], self._seen.data)
         return found
 
-    def _go_on(
-        self, lane: Lane, judged: tuple[PlayedPolicy, OpenEpisode] | None, reward: float, after: int, done: SampledBatch
-    ) -> None:
-        """Go on after a step that was counted."""
-        weight = self._discount**lane.length
-        lane.total += reward
-        lane.value += weight * reward
-        lane.length += 1
-        lane.state = after
-        done.steps += 1
-        if judged is not None:
-            judged[1].add(reward, weight)
-            judged[1].last = after
-
     def _choose(self, i: int) -> int:
         lane, judged = self._lanes[i], self._judged[i]
-        layer = self._layer(lane.length if lane.phase is Phase.ACTIVE else 0)
-        if judged is not None and lane.phase is Phase.ACTIVE:
+        layer = self._layer(lane.length if lane.phase is ACTIVE else 0)
+        if judged is not None and lane.phase is ACTIVE:
             action = judged[0].policy.action(lane.state, layer)
         else:
             action = self._seen.explore(lane.state, layer)
@@ -390,8 +389,8 @@ class OpenSource(EnvSource):
         lane, experience, where = self._lanes[i], self._seen, self._wheres[i]
         # what is observed at an end is not a state: nothing follows it
         after = END if ends[0] else experience.data.state(self._world.state(observation, where))
-        if lane.phase is not Phase.ACTIVE or done.steps >= request.steps_left:
-            lane.state, lane.phase = lane.state if ends[0] else after, Phase.OUTSIDE
+        if lane.phase is not ACTIVE or done.steps >= request.steps_left:
+            lane.state, lane.phase = lane.state if ends[0] else after, OUTSIDE
             return
         self._advance_counted(i, row, reward, after, ends, done)
         done.due |= experience.data.total >= experience.update_at
@@ -403,6 +402,8 @@ class OpenSource(EnvSource):
         experience = self._seen
         try:
             entry = experience.count(row, reward, after, self._wheres[i])
+            if after == END and len(self._followed) < MOST_FOLLOWED:
+                self._followed[row, reward, None] = entry, after, reward
             self._compare(i, row, entry)
             self._moved(i, reward, after, ends, done)
         except DataError as error:  # no certificate may rest on what is assumed any more
@@ -411,9 +412,9 @@ class OpenSource(EnvSource):
 
     def _compare(self, i: int, row: int, entry: int) -> None:
         """Refuse chance that repeats itself, in copies of the environment or in its episodes."""
-        begins, watch = self._lanes[i].length == 0, self._seen.repetitions
-        if self._single and not watch.compares_episodes:
+        if self._single and not self._is_watched:
             return
+        begins, watch = self._lanes[i].length == 0, self._seen.repetitions
         self._refuse(lambda: watch.add(i, self._tick, begins, (row, entry), self._seen.frequency))
 
     def _refuse(self, compare: Callable[[], None]) -> None:
@@ -425,14 +426,21 @@ class OpenSource(EnvSource):
 
     def _moved(self, i: int, reward: float, after: int, ends: tuple[bool, bool], done: SampledBatch) -> None:
         """Go on after a step that was counted: move the lane, and end its episode if it is over."""
-        lane, assumed = self._lanes[i], self._seen.assumptions
+        lane, judged, assumed = self._lanes[i], self._judged[i], self._seen.assumptions
         weight = assumed.discount**lane.length
-        self._go_on(lane, self._judged[i], reward, lane.state if after == END else after, done)
+        lane.total += reward
+        lane.value += weight * reward
+        lane.length += 1
+        lane.state = lane.state if after == END else after
+        done.steps += 1
+        if judged is not None:
+            judged[1].add(reward, weight)
+            judged[1].last = lane.state
         over = ends[0] or (assumed.horizon is not None and lane.length >= assumed.horizon)
         if over or ends[1] or (self._world.longest is not None and lane.length >= self._world.longest):
             self._leave(i, cut=not over)
             done.end(lane.number, lane.total, lane.length, lane.value, not over)
-            lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
+            lane.phase = OVER if self._mode == "DISABLED" else OUTSIDE
             self._check_return(lane.value, weight * assumed.discount, over, self._wheres[i])
 
     def _check_return(self, earned: float, left: float, over: bool, where: Where) -> None:

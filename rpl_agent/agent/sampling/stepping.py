@@ -47,11 +47,14 @@ class Phase(Enum):
     OVER = auto()  # none: needs a reset first
 
 
+#: Names of their own, because looking one up in an Enum takes longer than half a step of a small environment.
+FRESH, ACTIVE, OUTSIDE, RESETTING, OVER = Phase
+
 @dataclass
 class Lane:
     """One environment and its episode."""
 
-    phase: Phase = Phase.OVER
+    phase: Phase = OVER
     number: int = 0  # of its episode, by start
     state: int = 0
     drawn: int | None = None  # transition of a random start
@@ -98,12 +101,12 @@ class EnvSource:
         if self._single:  # its owner may have used it meanwhile
             self._begun = False
         seen: list[int] = []
-        deadline, active = None, Phase.ACTIVE
+        deadline = None
         episodes, steps = min(request.pause, request.episodes_left), request.steps_left
         try:
             while done.episodes < episodes and done.steps < steps:
                 ended = done.episodes
-                if not self._begun or [lane for lane in self._lanes if lane.phase is not active]:
+                if not self._begun or [lane for lane in self._lanes if lane.phase is not ACTIVE]:
                     self._start(request, done, seen)
                 if done.episodes == ended:  # else some were over at once, and may need a reset before the next step
                     self._step(request, done, seen)
@@ -122,18 +125,17 @@ class EnvSource:
     # ------------------------------------------------------------------ beginning episodes
     def _start(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
         """Reset where necessary, and start episodes while the budget has room."""
-        waiting = (Phase.OVER, Phase.OUTSIDE)
-        if not self._begun or not [lane for lane in self._lanes if lane.phase not in waiting]:
+        if not self._begun or not [lane for lane in self._lanes if lane.phase not in (OVER, OUTSIDE)]:
             self._reset({} if self._seed is None else {"seed": self._seed}, range(len(self._lanes)))
             self._begun = True
-        elif over := [i for i, lane in enumerate(self._lanes) if lane.phase is Phase.OVER]:
+        elif over := [i for i, lane in enumerate(self._lanes) if lane.phase is OVER]:
             self._records = False  # such a reset cannot be replayed
             self._reset({"options": {"reset_mask": np.isin(np.arange(len(self._lanes)), over)}}, over)
-        room = request.episodes_left - done.episodes - [lane.phase for lane in self._lanes].count(Phase.ACTIVE)
+        room = request.episodes_left - done.episodes - [lane.phase for lane in self._lanes].count(ACTIVE)
         for i, lane in enumerate(self._lanes):
-            if lane.phase is Phase.FRESH and room > 0:
+            if lane.phase is FRESH and room > 0:
                 room -= 1
-                lane.phase, lane.total, lane.value = Phase.ACTIVE, 0.0, 0.0
+                lane.phase, lane.total, lane.value = ACTIVE, 0.0, 0.0
                 lane.number = self._started
                 self._started += 1
                 done.begun += 1
@@ -149,7 +151,7 @@ class EnvSource:
             checker.count(checker.pmdp.transition_row[lane.drawn], lane.drawn, request.limits)
         if checker.over_at_once[lane.state]:
             done.end(lane.number, checker.sign * lane.value, 0, lane.value, False)
-            lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
+            lane.phase = OVER if self._mode == "DISABLED" else OUTSIDE
 
     def _reset(self, keywords: dict[str, Any], lanes: Any) -> None:
         self._resets += 1
@@ -160,7 +162,8 @@ class EnvSource:
         returned, self._seed = self._env.reset(**keywords), None
         if watched:
             self._checker.experience.watch.reset(before, generator_state(self._env))
-        self._record("reset", keywords.get("seed"), returned)
+        if self._records:
+            self._record("reset", keywords.get("seed"), returned)
         observations, self._info = unpack_reset(returned, lambda: f"{self._place()}reset")
         for i in lanes:
             self._begin(observations, i)
@@ -170,7 +173,7 @@ class EnvSource:
         where = lambda: f"{self._place(i)}reset"  # noqa: E731
         seen, info = (observations, self._info) if self._single else (part(observations, i), None)
         lane.state, lane.drawn = self._checker.begin(seen, where, info)
-        lane.phase, lane.length = Phase.FRESH, 0
+        lane.phase, lane.length = FRESH, 0
         lane.draws += lane.drawn is not None
 
     # ------------------------------------------------------------------ steps
@@ -185,7 +188,7 @@ class EnvSource:
         observations, rewards, terminated, truncated, self._info = unpack_step(returned, self._wheres[0])
         final = self._info.get("final_obs") if self._mode == "SAME_STEP" else None
         for i, lane in enumerate(lanes):
-            if lane.phase is Phase.RESETTING:
+            if lane.phase is RESETTING:
                 self._begin(observations, i)
                 continue
             where = self._wheres[i]
@@ -196,16 +199,16 @@ class EnvSource:
             last = last if single else part(last, i)
             self._advance(i, rows[i], last, reward, (ended, cut), request, done, seen)
             if ended or cut:
-                lane.phase = Phase.RESETTING if self._mode == "NEXT_STEP" else Phase.OVER
+                lane.phase = RESETTING if self._mode == "NEXT_STEP" else OVER
                 if self._mode == "SAME_STEP":
                     self._begin(observations, i)
 
     def _choose(self, i: int) -> int:
         """Draw the row that a lane takes next; in a new state, compare its actions with the model's first."""
         checker, lane = self._checker, self._lanes[i]
-        if lane.state not in checker.compared and lane.phase is not Phase.RESETTING:
+        if lane.state not in checker.compared and lane.phase is not RESETTING:
             checker.compare_actions(lane.state, self._mask(i), self._wheres[i])
-        step = lane.length if lane.phase is Phase.ACTIVE else 0
+        step = lane.length if lane.phase is ACTIVE else 0
         return checker.choose(lane.state, self._rng.random(), step)
 
     def _advance(
@@ -224,8 +227,8 @@ class EnvSource:
         info, where = self._info if self._single else None, self._wheres[i]
         lane.state, t = checker.follow(lane.state, row, observation, reward, terminated, where, lane.length, info)
         lane.draws += t >= 0
-        if t < 0 or lane.phase is not Phase.ACTIVE or done.steps >= request.steps_left:
-            lane.phase = Phase.OUTSIDE
+        if t < 0 or lane.phase is not ACTIVE or done.steps >= request.steps_left:
+            lane.phase = OUTSIDE
             return
         seen.append(t)
         checker.experience.watch.add(t, i, lane.length == 0 and lane.drawn is None, lane.draws)
@@ -238,7 +241,7 @@ class EnvSource:
             at_horizon = checker.horizon is not None and lane.length >= checker.horizon
             undecided = not (terminated or at_horizon or checker.ends(lane.state))
             done.end(lane.number, lane.total, lane.length, lane.value, undecided)
-            lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
+            lane.phase = OVER if self._mode == "DISABLED" else OUTSIDE
 
     # ------------------------------------------------------------------ of one lane
     def _mask(self, i: int) -> Any:

@@ -154,9 +154,8 @@ class Assumptions:
         """
         low, high = self.overall
         least, most = (0.0, 0.0) if over else (min(low, 0.0), max(high, 0.0))
-        if earned + left * most < low - TOLERANCE * _size(low, high) or (
-            earned + left * least > high + TOLERANCE * _size(low, high)
-        ):
+        slack = TOLERANCE * _size(low, high)
+        if earned + left * most < low - slack or earned + left * least > high + slack:
             raise DataError(
                 f"{where()}: a return of {earned:.6g} {'' if over else 'so far '}refutes the range of returns "
                 f"[{low:.6g}, {high:.6g}]"
