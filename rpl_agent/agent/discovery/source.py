@@ -13,7 +13,7 @@ from rpl_agent.agent.discovery.repeats import Outcome, RepetitionWatch, ResetWat
 from rpl_agent.agent.discovery.world import OpenWorld
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.step_checker import flag, number, unpack_step
-from rpl_agent.agent.sampling.stepping import ACTIVE, OPENING, OUTSIDE, OVER, EnvSource, Lane
+from rpl_agent.agent.sampling.stepping import ACTIVE, OPENING, OUTSIDE, OVER, EnvSource
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
@@ -31,7 +31,7 @@ TIE = 1e-9
 LOOKS = 32
 #: Types of whole numbers: equal ones are the same key of a dictionary, so each is its own canonical form.
 WHOLE = (int, np.int64, np.int32)
-#: Types of rewards that may be part of a key, for the same reason.
+#: Types of rewards that may be part of a key.
 PAID = (float, int, np.float64, np.float32)
 #: Outcomes that are looked up at once; the others take a little longer, and less memory.
 MOST_FOLLOWED = 1 << 16
@@ -188,9 +188,11 @@ class OpenSource(EnvSource):
         self._playing: OpenPolicy | None = None  # by the only lane
         self._rules: dict[int, Choices] = {}  # of that policy, by layer
         self._powers: list[float] = []  # of the discount
-        # what followed before, by (row, reward, observation; None at an end): the outcome's number, the successor's, and
-        # the reward
-        self._followed: dict[tuple[int, Any, Any], tuple[int, int, float]] = {}
+        # what followed before, by (row, reward, observation), at an end by (row, reward): the outcome's number, the
+        # successor's, and the reward
+        self._followed: dict[tuple[Any, ...], tuple[int, int, float]] = {}
+        # the step of an episode, from 0, that ends it if the environment does not
+        self._last = min(world.assumptions.horizon or math.inf, world.longest or math.inf) - 1
 
     def _layer(self, length: int) -> int:
         horizon = self._world.assumptions.horizon
@@ -247,7 +249,7 @@ class OpenSource(EnvSource):
         _, reward, ended, cut, info = returned
         if ended is not True or cut is not False or type(reward) not in PAID:
             return False
-        found = self._followed.get((row, reward, None))
+        found = self._followed.get((row, reward))
         if found is None:
             return False
         self._tick, self._info = self._tick + 1, info
@@ -265,9 +267,8 @@ class OpenSource(EnvSource):
         commands, horizon = self._world.actions, self._world.assumptions.horizon
         actions, counts, visits, followed = data.actions, data.counts, data.visits, self._followed.get
         tried = visits.__getitem__
-        last = min(horizon or math.inf, self._world.longest or math.inf) - 1
-        plain = () if self._world.state_of is not None else WHOLE  # a whole number that is observed is the state
-        choices_of, path, size = self._chooser(), list[Outcome](), 0.0
+        choices_of, size, last = self._chooser(), 0.0, self._last
+        path: list[Outcome] = []
         choices, state, watched = choices_of(0), lane.state, self._is_watched
         first = length = lane.length
         total, value, weights = lane.total, lane.value, self._weights(first + most)
@@ -275,24 +276,22 @@ class OpenSource(EnvSource):
             for length in range(first, first + most):
                 if horizon is not None:
                     choices = choices_of(max(horizon - 1 - length, 0))
-                row = choices[state]
-                if type(row) is list:
-                    row = min(row, key=tried)
+                chosen = choices[state]
+                row = chosen if isinstance(chosen, int) else min(chosen, key=tried)
                 returned = step(commands[row % actions])
-                if type(returned) is not tuple or len(returned) != 5:
-                    lane.length = length  # errors name the step
-                    unpack_step(returned, where)
-                observation, reward, ended, cut, _ = returned
+                try:
+                    observation, reward, ended, cut, _ = returned
+                    found = followed((row, reward, observation))
+                except (TypeError, ValueError):  # not five values, or one that is no key of a dictionary
+                    lane.length, found = length, None  # errors name the step
+                    observation, reward, ended, cut, _ = unpack_step(returned, where)
                 if ended is not False or cut is not False:
                     lane.length = length
                     if flag(ended, "terminated", where) or flag(cut, "truncated", where):
                         return row, returned
-                found = None
-                if type(observation) in plain and type(reward) in PAID:
-                    found = followed((row, reward, observation))
                 if found is None:
                     lane.length = length
-                    found = self._find(row, observation, reward, plain)
+                    found = self._find(row, observation, reward)
                 if found is None or length >= last:
                     return row, returned
                 entry, after, paid = found
@@ -312,14 +311,16 @@ class OpenSource(EnvSource):
             lane.total, lane.value = total, value
             self._went_on(first, length, state, size, path, done)
 
-    def _find(self, row: int, observation: Any, reward: Any, plain: tuple[type, ...]) -> tuple[int, int, float] | None:
+    def _find(self, row: int, observation: Any, reward: Any) -> tuple[int, int, float] | None:
         """The numbers of an outcome that came before and of its successor, and its reward; None if it never came."""
         where, data = self._wheres[0], self._seen.data
         after, paid = data.state(self._world.state(observation, where)), number(reward, where)
         entry = data.outcome_of((row, paid, after))
         if entry is None:
             return None
-        if type(observation) in plain and len(self._followed) < MOST_FOLLOWED:
+        # a whole number that is observed is the state
+        plain = self._world.state_of is None and type(observation) in WHOLE
+        if plain and len(self._followed) < MOST_FOLLOWED:
             self._followed[row, paid, observation] = entry, after, paid
         return entry, after, paid
 
@@ -403,7 +404,7 @@ class OpenSource(EnvSource):
         try:
             entry = experience.count(row, reward, after, self._wheres[i])
             if after == END and len(self._followed) < MOST_FOLLOWED:
-                self._followed[row, reward, None] = entry, after, reward
+                self._followed[row, reward] = entry, after, reward
             self._compare(i, row, entry)
             self._moved(i, reward, after, ends, done)
         except DataError as error:  # no certificate may rest on what is assumed any more

@@ -276,7 +276,8 @@ class StepChecker:
 # ---------------------------------------------------------------------- what reset and step return
 def unpack_reset(returned: Any, where: Where) -> tuple[Any, Any]:
     """(observation, info) of ``env.reset()``."""
-    if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping)):
+    proper = isinstance(returned, tuple) and len(returned) == 2
+    if not proper or not (type(returned[1]) is dict or isinstance(returned[1], Mapping)):  # most are dictionaries
         raise DataError(f"{where()}: reset() must return (observation, info), but returned {_short(returned)}")
     return returned[0], returned[1]
 

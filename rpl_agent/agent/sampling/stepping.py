@@ -50,6 +50,7 @@ class Phase(Enum):
 #: Names of their own, because looking one up in an Enum takes longer than half a step of a small environment.
 FRESH, ACTIVE, OUTSIDE, RESETTING, OVER = Phase
 
+
 @dataclass
 class Lane:
     """One environment and its episode."""

@@ -110,6 +110,24 @@ static double row_bound_upper(const open_rows *rows, const stake_mixture *bets, 
     return found < known ? found : known;
 }
 
+/* The row of a state whose bound is the largest; rows that are not need no new bound, their old one holds.
+ *
+ * Without chance it is one that is not current, if there is one: whoever explores would take an old bound that equals
+ * the largest for one as good, and visit the row again, which shows nothing. Where there is chance, it shows something.
+ */
+static int64_t largest_row(const open_rows *rows, int64_t s, const double *row_upper, const int64_t *next_changed,
+                           const int64_t *tested)
+{
+    int64_t best = rows->state_ptr[s], last = rows->state_ptr[s + 1];
+    for (int64_t row = best + 1; row < last; row++)
+        best = row_upper[row] > row_upper[best] ? row : best;
+    if (rows->certain)
+        for (int64_t row = best; row < last; row++)
+            if (row_upper[row] == row_upper[best] && !is_current(rows, row, next_changed, tested[row]))
+                return row;
+    return best;
+}
+
 int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t most, const double *next,
                     const int64_t *next_changed, double *row_upper, double *upper, int64_t *changed, int64_t *tested,
                     int64_t *clock, double *x)
@@ -119,13 +137,11 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
     for (; sweep < most && fell; sweep++) {
         fell = false;
         for (int64_t j = 0; j < rows->states; j++) {
-            int64_t s = sweep % 2 ? j : rows->states - 1 - j, best, last = rows->state_ptr[s + 1];
-            if (rows->state_ptr[s] == last) /* a value that is known */
+            int64_t s = sweep % 2 ? j : rows->states - 1 - j, best;
+            if (rows->state_ptr[s] == rows->state_ptr[s + 1]) /* a value that is known */
                 continue;
-            for (;;) { /* rows that are not the largest need no new bound: their old one holds */
-                best = rows->state_ptr[s];
-                for (int64_t row = best + 1; row < last; row++)
-                    best = row_upper[row] > row_upper[best] ? row : best;
+            for (;;) {
+                best = largest_row(rows, s, row_upper, next_changed, tested);
                 if (is_current(rows, best, next_changed, tested[best]))
                     break;
                 row_upper[best] = row_bound_upper(rows, bets, next, best, row_upper[best], x);
