@@ -90,13 +90,21 @@ def interquartile_mean(values: Sequence[float] | np.ndarray) -> np.ndarray:
     return (ordered[..., inside] * weights[inside]).sum(axis=-1) / weights[inside].sum()
 
 
+def without_nan(values: Sequence[float] | np.ndarray) -> np.ndarray:
+    return np.asarray([v for v in values if not math.isnan(v)], dtype=float)
+
+
+def middle_mean(values: Sequence[float] | np.ndarray) -> float:
+    """The interquartile mean of the numbers among values, NaN if there is none."""
+    data = without_nan(values)
+    return float(interquartile_mean(data)) if len(data) else math.nan
+
+
 def bootstrap(values: Sequence[float]) -> Estimate:
     """Interquartile mean with a percentile bootstrap interval over runs; seeded, so tables are reproducible."""
-    data = np.asarray([v for v in values if not math.isnan(v)], dtype=float)
-    if len(data) == 0:
-        return Estimate(math.nan, math.nan, math.nan)
-    point = float(interquartile_mean(data))
-    if len(data) == 1:
+    data = without_nan(values)
+    point = middle_mean(data)
+    if len(data) <= 1:
         return Estimate(point, point, point)
     rng = np.random.default_rng(0)
     means = interquartile_mean(data[rng.integers(0, len(data), (BOOTSTRAP_SAMPLES, len(data)))])
@@ -368,7 +376,7 @@ def share(rows: Sequence[Row], reference: Sequence[Row]) -> float | None:
     goal, episodes = _final(reference, "certified"), rows[0]["task"]["episodes"]
     maximise = rows[0]["result"]["sense"] == "max"
     for points in zip(*(row["result"]["curve"] for row in rows)):
-        value = bootstrap([number(point["certified"]) for point in points]).point
+        value = middle_mean([number(point["certified"]) for point in points])
         if value >= goal if maximise else value <= goal:
             return points[0]["episodes"] / episodes
     return None
