@@ -195,13 +195,13 @@ class ParametricMDP:
     def find_row(self, state: int, action: int) -> int:
         """Row of (state, action id), or −1."""
         lo, hi = self.state_ptr[state], self.state_ptr[state + 1]
-        k = lo + int(np.searchsorted(self.action[lo:hi], action))
+        k = lo + int(self.action[lo:hi].searchsorted(action))
         return int(k) if k < hi and self.action[k] == action else -1
 
     def find_transition(self, row: int, successor: int) -> int:
         """Transition of a row to a successor, or −1."""
         lo, hi = self.row_ptr[row], self.row_ptr[row + 1]
-        k = lo + int(np.searchsorted(self.successor[lo:hi], successor))
+        k = lo + int(self.successor[lo:hi].searchsorted(successor))
         return int(k) if k < hi and self.successor[k] == successor else -1
 
     def action_mask(self, state: int) -> np.ndarray:
