@@ -15,6 +15,8 @@ from numpy.random import bit_generator  # noqa: E402
 
 from rpl_agent.agent import attached, loop, schedule  # noqa: E402
 from rpl_agent.agent.schedule import Doubling  # noqa: E402
+from rpl_agent.core.coupled import pieces  # noqa: E402
+from rpl_agent.core.coupled.gradients import over_cuts  # noqa: E402
 
 AS_SHIPPED = schedule.LOG_GROWTH
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -46,8 +48,9 @@ def short_runs(request):
     """Nothing, unless a module with many runs says ``pytestmark = pytest.mark.short_runs``.
 
     Then runs end with a proof in exact fractions only where it is short. By day a run without an interval is certified
-    after 10, 40, 160, … episodes, and one without a schedule plans anew when a third of its episodes is new, because
-    certificates and plans on the way are most of its work; by night as often as users have it.
+    after 10, 40, 160, … episodes, and one without a schedule plans anew when half of its episodes are new, because
+    certificates and plans on the way are most of its work; certificates leave out the longest searches, over pieces of
+    the region and over cuts, which have tests of their own. By night all is as users have it.
     """
     if request.node.get_closest_marker("short_runs") is None:
         yield
@@ -56,8 +59,10 @@ def short_runs(request):
         patch.setattr(loop, "PROVED", 300)
         if is_day(request.config):
             patch.setattr(schedule, "LOG_GROWTH", 4.0)
-            patch.setattr(attached, "Doubling", partial(Doubling, spacing=0.5))
-            patch.setitem(schedule.NAMED, "state-action", Doubling(spacing=0.5))
+            patch.setattr(pieces, "CHECKED", 0)
+            patch.setattr(over_cuts, "NUMBERS", 0)
+            patch.setattr(attached, "Doubling", partial(Doubling, spacing=1.0))
+            patch.setitem(schedule.NAMED, "state-action", Doubling(spacing=1.0))
         yield
 
 

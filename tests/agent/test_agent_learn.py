@@ -115,7 +115,7 @@ def test_own_schedules_and_every_n():
     )
 
 
-def test_updates_happen_at_episode_boundaries_and_follow_the_doubling_rule():
+def test_updates_happen_at_episode_boundaries_and_follow_the_doubling_rule(all_looks):
     class Watch(BaseCallback):
         def __init__(self):
             super().__init__()

@@ -12,17 +12,17 @@ from gymnasium.vector import AsyncVectorEnv
 
 import rpl_envs  # noqa: F401
 from rpl_agent import ModelError, Objective, RPLAgent, RPLWarning
-from rpl_agent.agent import loop
 from rpl_agent.agent.evaluation import monte_carlo
 from rpl_agent.agent.runs import evaluate_run, train
 from rpl_agent.agent.world.plays import longest_play
 from rpl_agent.guarantee.shown import true_value
 from tests.attach_worlds import Machine, machine_model
 
+pytestmark = pytest.mark.short_runs
 
-def test_a_time_limit_that_can_cut_is_said(tmp_path, monkeypatch):
+
+def test_a_time_limit_that_can_cut_is_said(tmp_path):
     """`Monte Carlo 19.8` beside `certified [29.7, 75.9]`, without a word: plays are cut after 51 steps."""
-    monkeypatch.setattr(loop, "PROVED", 300)  # the proof has nothing to say here
     env = gym.make("rpl/Engagement-50-v0")
     result = train(env, log_dir=tmp_path, name="run", budget=40, quiet=True)
     assert "the limit of 51 steps" in result["truncation"] and result["truncation"] in result["text"]

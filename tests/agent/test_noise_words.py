@@ -8,6 +8,8 @@ import pytest
 
 from rpl_agent import DataError, ModelError, RPLAgent
 
+pytestmark = pytest.mark.short_runs
+
 
 class Street(gym.Env):
     """Walk to place 4 against the wind, which blows back; it is stronger in the second half if ``uneven``."""
@@ -51,10 +53,10 @@ def truth() -> float:
 
 
 def test_shared_noise_is_one_unknown_and_buys_data():
-    told = agent_of(Street()).learn(budget=300)
+    told = agent_of(Street()).learn(budget=150)
     assert told.certificate.lower <= truth() <= told.certificate.upper
     assert told.pmdp.num_parameters == 1 and "as stated" in str(told.certificate)
-    nothing = RPLAgent(gym.wrappers.TimeLimit(Street(), 60), returns=(0, 1), discount=0.9, delta=0.1, seed=0).learn(300)
+    nothing = RPLAgent(gym.wrappers.TimeLimit(Street(), 60), returns=(0, 1), discount=0.9, delta=0.1, seed=0).learn(150)
     assert told.certificate.gap < nothing.certificate.gap / 5
 
 
@@ -93,7 +95,7 @@ def lake_agent(**options) -> RPLAgent:
     return RPLAgent(env, **{**words, "discount": 0.99, "delta": 0.1, "seed": 0, **options})
 
 
-def test_ends_that_pay_differently_are_states(tmp_path):
+def test_ends_that_pay_differently_are_states(tmp_path, all_looks):
     agent = lake_agent().learn(budget=120)
     assert agent.certificate.lower <= 0.542026 <= agent.certificate.upper < 0.9
     agent.save(tmp_path / "a")

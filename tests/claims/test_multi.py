@@ -11,6 +11,8 @@ from rpl_agent.core.errors import ModelError
 from rpl_agent.formats.multi import is_multi, multi_objective
 from rpl_agent.formats.prism import load
 
+pytestmark = pytest.mark.short_runs
+
 MODEL = """mdp
 const double p; // range p 0.1 0.9
 module walk

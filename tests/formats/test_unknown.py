@@ -17,6 +17,8 @@ from rpl_agent.core.regions.blocks import factorisation
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.formats import prism
 
+pytestmark = pytest.mark.short_runs
+
 RING = """
 mdp
 const double lossy = 0.3;

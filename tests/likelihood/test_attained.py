@@ -12,6 +12,8 @@ from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.likelihood.region import learned, likelihood_region
 from rpl_agent.guarantee.pipeline import Config
 
+pytestmark = pytest.mark.short_runs
+
 
 @pytest.fixture(scope="module", params=["bridges", "random 0"])  # a horizon, a discount
 def searched(request):
