@@ -119,7 +119,7 @@ def in_chunks(make, path, seed, reload=True):
 
 @pytest.mark.filterwarnings("ignore::rpl_agent.core.errors.RPLWarning")
 @pytest.mark.parametrize(
-    "reload, seeds", [(True, 2), *(pytest.param(reload, 6, marks=pytest.mark.nightly) for reload in (True, False))]
+    "reload, seeds", [(True, 1), *(pytest.param(reload, 6, marks=pytest.mark.nightly) for reload in (True, False))]
 )
 @pytest.mark.parametrize(
     "make",

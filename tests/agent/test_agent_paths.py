@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -122,10 +124,16 @@ def choice() -> str:
     return "\n".join([CHOICE, *rows, "  [] s>6 -> true;", "endmodule"])
 
 
+@cache
+def played_once() -> SampledAnswer:
+    """With bets on rows the agent would play its policy itself. To be asked for with all looks."""
+    env = own_env("Pmax=? [ F s=7 ]", choice())[1]
+    return check_by_sampling(env, Config(delta=0.05, bets=False), 0.15, budget=200_000, seed=3)
+
+
 def test_the_robust_policy_is_played_once(all_looks):
     pmdp, env, exact = own_env("Pmax=? [ F s=7 ]", choice())
-    config = Config(delta=0.05, bets=False)  # with bets on rows the agent plays its policy itself
-    found = check_by_sampling(env, config, 0.15, budget=200_000, seed=3)
+    config, found = Config(delta=0.05, bets=False), played_once()
     alone = check_by_sampling(env, config, 0.15, budget=200_000, seed=3, paths=False)
     assert found.decided and alone.decided and found.lower <= exact <= found.upper
     assert found.episodes <= 1.3 * alone.episodes
@@ -136,8 +144,7 @@ def test_the_robust_policy_is_played_once(all_looks):
 
 def test_an_agent_that_plays_its_policy_needs_no_further_paths(all_looks):
     _, env, exact = own_env("Pmax=? [ F s=7 ]", choice())
-    found = check_by_sampling(env, Config(delta=0.05), 0.15, budget=200_000, seed=3)
-    alone = check_by_sampling(env, Config(delta=0.05, bets=False), 0.15, budget=200_000, seed=3)
+    found, alone = check_by_sampling(env, Config(delta=0.05), 0.15, budget=200_000, seed=3), played_once()
     assert "part of the certificate" in found.paths and found.certificate.delta == 0.05
     assert found.decided and found.lower <= exact <= found.upper
     assert found.episodes <= 1.1 * alone.episodes

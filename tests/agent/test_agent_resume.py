@@ -15,6 +15,7 @@ from rpl_agent.agent import BaseCallback, CheckpointCallback, Doubling, Never, R
 from rpl_agent.agent.storage.checkpoint import previous_path
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from tests.agent_worlds import CorridorEnv, FastCorridorEnv
+from tests.small_worlds import make_worlds_small
 
 pytestmark = pytest.mark.short_runs
 
@@ -67,11 +68,12 @@ def test_saving_often_changes_nothing(tmp_path):
     assert fingerprint(plain) == fingerprint(saved)
 
 
-def test_registered_worlds_resume_without_being_given_an_environment(tmp_path):
+def test_registered_worlds_resume_without_being_given_an_environment(tmp_path, monkeypatch):
     import gymnasium as gym
 
     import rpl_envs  # noqa: F401
 
+    make_worlds_small(monkeypatch)
     path = tmp_path / "c.zip"
     whole = RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(
         gym.make("rpl/Betting-25-v0"), budget=40, log_interval=40

@@ -17,11 +17,11 @@ from rpl_agent.guarantee.proof import proof_path
 
 def test_a_run_from_its_first_episode_to_its_verified_proof(tmp_path, capsys):
     assert (loop.PROVED, schedule.LOG_GROWTH) == (250_000, 1.25)  # what users get, not what other tests have
-    agent = RPLAgent(seed=0).learn(gym.make("rpl/Betting-25-v0", n=10), budget=200, folder=tmp_path / "run")
-    assert agent.schedule == schedule.Doubling() and agent.num_episodes == 200
+    agent = RPLAgent(seed=0).learn(gym.make("rpl/Betting-25-v0", n=5), budget=100, folder=tmp_path / "run")
+    assert agent.schedule == schedule.Doubling() and agent.num_episodes == 100
     points = (tmp_path / "run" / "progress.csv").read_text().splitlines()
-    assert len(points) == 1 + 16  # after 10, 12, 15, …, 188 and 200 episodes
-    world = rpl_envs.benchmark("Betting-25", n=10)
+    assert len(points) == 1 + 13  # after 10, 12, 15, …, 93 and 100 episodes
+    world = rpl_envs.benchmark("Betting-25", n=5)
     path = tmp_path / "run" / "certificate.json"
     certificate = Certificate.from_json(path)
     assert certificate.proved

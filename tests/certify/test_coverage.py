@@ -65,7 +65,7 @@ def test_agent_like_loop_keeps_its_promise(method, sized):
     won = model.table.reduction.weights[model.expression[first]]
     base = model.table.constant[model.expression[first]]
     truth = model.table.reduction.coordinates(theta)
-    runs, failures, stopped = sized(40, 80), 0, 0
+    runs, failures, stopped = sized(20, 80), 0, 0
     for run in range(runs):
         rng = np.random.default_rng(run)
         counts = Counts(model)

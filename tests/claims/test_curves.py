@@ -18,6 +18,8 @@ from rpl_agent.core.model import Objective, Policy, build
 from rpl_agent.guarantee.shown import true_value
 from tests.claims.test_limits import corridor
 
+pytestmark = pytest.mark.short_runs
+
 PAIRS = [
     ("maximise probability of goal", "minimise probability of trap"),
     ("minimise probability of trap", "maximise probability of goal"),
@@ -27,12 +29,12 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[0])
-def test_boxes_and_half_planes_hold_for_every_policy(pair):
+def test_boxes_and_half_planes_hold_for_every_policy(pair, sized):
     pmdp, rng = corridor(), np.random.default_rng(5)
     choices = [range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1]) for s in range(pmdp.num_states)]
     policies = [Policy.deterministic(np.array(rows)) for rows in product(*choices)]
     objectives = [Objective.parse(text) for text in pair]
-    for _ in range(2):
+    for _ in range(sized(1, 2)):
         theta = rng.uniform(0.3, 0.8, 2)
         counts = uniform_counts(pmdp, objectives[0], theta, 400, 60, int(rng.integers(1000)))
         found = curve(pmdp, counts, pair, points=5, delta=0.01)

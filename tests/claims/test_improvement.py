@@ -135,7 +135,7 @@ def coin_counts(pmdp, theta, policy, episodes, rng):
     return counts, np.array(returns)
 
 
-@pytest.mark.parametrize("runs", [12, pytest.param(400, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("runs", [6, pytest.param(400, marks=pytest.mark.nightly)])
 def test_false_improvements_are_rare(runs):
     """With the best policy as the baseline every improvement is false; all statements must hold at once."""
     delta, rng, missed = 0.2, np.random.default_rng(7), 0
@@ -164,9 +164,9 @@ def test_an_unknown_baseline_is_bounded_by_its_returns(grid, tmp_path):
     pmdp, theta, _, baseline = grid
     stop = GAIN.resolve(pmdp).decided
     log = tmp_path / "log.csv"
-    simulate_log(log, pmdp, theta, episodes=3000, max_steps=1000, seed=3, stop=stop, policy=baseline)
+    simulate_log(log, pmdp, theta, episodes=1500, max_steps=1000, seed=3, stop=stop, policy=baseline)
     returns = log_returns(pmdp, log, GAIN, bounds=(-155.0, 0.0))  # steps cost at most 100, a fall 55
-    assert len(returns.least) == 3000 and np.array_equal(returns.least, returns.most)
+    assert len(returns.least) == 1500 and np.array_equal(returns.least, returns.most)
     counts = read_log(pmdp, log).counts
     value = true_value(pmdp, GAIN, baseline, theta)
     assert returns.least.mean() == pytest.approx(value, abs=1.0)
@@ -330,7 +330,7 @@ def test_an_unknown_baseline_by_its_action_frequencies():
     behaviour = softened(pmdp, best, 0.6)
     truth = [true_value(pmdp, WON, policy, theta) for policy in (best, behaviour)]
     widths = []
-    for episodes in (100, 10_000):
+    for episodes in (100, 3_000):
         counts, _ = coin_counts(pmdp, theta, behaviour, episodes, rng)
         found = improve(pmdp, counts, WON, "frequencies", best)
         assert found.baseline_value[0] <= truth[1] <= found.baseline_value[1] and found.baseline is None

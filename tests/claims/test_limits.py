@@ -21,6 +21,8 @@ from rpl_agent.guarantee.claims.occupancy import OccupancyProgram
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify
 
+pytestmark = pytest.mark.short_runs
+
 STEPS = "minimise steps until done"
 FALLEN = "probability of fallen <= 0.05"
 
@@ -174,10 +176,10 @@ def corridor(**settings):
         "maximise discounted toll, gamma 0.9 subject to discounted time, gamma 0.9 <= 3",
     ],
 )
-def test_weak_duality_bounds_the_optimum_at_the_truth(text):
+def test_weak_duality_bounds_the_optimum_at_the_truth(text, sized):
     """All statements at once, for parameters that are drawn: the optimum within limits is on its side of the bound."""
     pmdp, goal, rng, close = corridor(), Objective.parse(text), np.random.default_rng(3), 0
-    for _ in range(4):
+    for _ in range(runs := sized(2, 4)):
         theta = rng.uniform(0.5, 0.8, 2)
         best = optimum(pmdp, theta, goal)
         counts = uniform_counts(pmdp, goal.free, theta, 3000, 50, int(rng.integers(1000)))
@@ -192,7 +194,7 @@ def test_weak_duality_bounds_the_optimum_at_the_truth(text):
             reached = best.values[0] if goal.sense is Sense.MAX else -best.values[0]
             assert reached <= far + 1e-6
             close += found.keeps_limits and abs(far - reached) < 0.25 * (1.0 + abs(reached))
-    assert close >= 2
+    assert close >= runs // 2
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def test_a_target_behind_a_state_to_avoid_does_not_count():
         certify(pmdp, Counts(pmdp), "minimise time until goal subject to probability of goal avoiding trap >= 0.5")
 
 
-@pytest.mark.parametrize("runs", [15, pytest.param(300, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("runs", [8, pytest.param(300, marks=pytest.mark.nightly)])
 def test_all_statements_hold_at_once(runs):
     delta, rng, missed = 0.2, np.random.default_rng(11), 0
     pmdp, goal = corridor(), Objective.parse("maximise probability of goal subject to probability of trap <= 0.2")

@@ -31,12 +31,12 @@ def _proved(proof, frame, policy, start, side, every_policy):
 
 
 @pytest.mark.parametrize("objective", objectives(), ids=lambda o: o.describe())
-def test_differences_bound_the_exact_ones(objective):
+def test_differences_bound_the_exact_ones(objective, sized):
     """Optimum minus policy and policy minus policy, from one frame and from two, at corners and inside."""
     checked, apart = 0, 0
     own = Side.own(objective.sense)
     far = Side.UPPER if own is Side.LOWER else Side.LOWER
-    for seed, polynomial, loops, kind in cases(4):
+    for seed, polynomial, loops, kind in cases(sized(2, 4)):  # 2: a box and an ellipsoid, with loops and without
         width = (0.02, 0.06)[seed % 2]
         pmdp, region, relaxation = prepared(seed, polynomial, loops, kind, width)
         problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)

@@ -22,6 +22,8 @@ from rpl_agent.guarantee.proof.content import data_content
 from tests.likelihood import coverage
 from tests.reference.block_models import DISCOUNTED, block_model
 
+pytestmark = pytest.mark.short_runs
+
 ALPHA = 0.01
 
 
@@ -52,7 +54,7 @@ def _log_integral(line: checker.Coordinates, block: list[int], K: np.ndarray, x0
     return float(logs.max() + math.log(np.exp(logs - logs.max()).sum()))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(3, 6))])
 def test_the_bound_is_below_the_integral_and_close(seed):
     """The theorem's inequality, for every block at once; any ellipsoids are valid, those of the search nearly best."""
     pmdp, _, counts, data = _data(seed)
@@ -121,7 +123,7 @@ def test_blocks_that_expressions_do_not_keep_to_are_refused():
         checker.Likelihood(cut, data, Fraction(ALPHA), part | {"factors": factors})
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.nightly) for k in (1, 2))])
 def test_certificates_are_tighter_than_intervals_and_proved(seed):
     """Bets across blocks: much narrower, true, and proved to the number that was computed."""
     pmdp, theta = block_model(seed, 9, 10, 2)

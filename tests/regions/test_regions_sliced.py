@@ -41,7 +41,7 @@ def random_sliced(random: Random, slabs: int) -> tuple[Sliced, np.ndarray, np.nd
     return Sliced(product, None, A, b), np.vstack([np.reshape(rows, (-1, r)), A]), np.append(ends, b)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(30), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(30, 60))])
 def test_queries_are_below_exact_minima_and_close(seed):
     """Weak duality never exceeds the exact rational optimum, and the program's multipliers reach it."""
     random = Random(seed)
@@ -58,7 +58,7 @@ def test_queries_are_below_exact_minima_and_close(seed):
             assert found >= float(exact) - 1e-6 * (1.0 + abs(float(exact)))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(10, 40))])
 def test_no_point_of_the_region_is_beyond_a_bound(seed):
     """With an ellipsoid as well, all points that satisfy everything satisfy every bound; slabs make it tighter."""
     random, rng = Random(seed), np.random.default_rng(seed)

@@ -55,7 +55,7 @@ def walk(states: int, up: Fraction):
 
 
 def test_slow_mixing_where_stopping_on_differences_is_wrong():
-    states, start = 401, 200
+    states, start = 341, 170
     pmdp, lower, upper = walk(states, Fraction(1, 2))
     solution = solve(Intervals(pmdp, lower, upper), Objective.reach("goal"))
     exact = np.arange(states) / (states - 1)

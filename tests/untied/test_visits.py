@@ -211,10 +211,10 @@ def test_horizons_and_models_whose_marks_do_not_tell_transitions_have_none():
 
 
 @pytest.mark.parametrize("name", STATIONARY)
-def test_bounds_hold_in_as_many_runs_as_promised(name):
-    runs = range(30)
-    assert sum(missed(name, seed, counts_of=marked) for seed in runs) <= 14  # of 30 with probability at most 0.3 each
-    assert sum(missed(name, seed, counts_of=adaptive) for seed in runs) <= 14
+def test_bounds_hold_in_as_many_runs_as_promised(name, sized):
+    runs, most = sized((range(12), 5), (range(30), 14))  # each with probability at most 0.3
+    assert sum(missed(name, seed, counts_of=marked) for seed in runs) <= most
+    assert sum(missed(name, seed, counts_of=adaptive) for seed in runs) <= most
     assert sum(missed(name, seed, counts_of=geometric) for seed in runs[:10]) <= 7
 
 
