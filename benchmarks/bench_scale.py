@@ -129,7 +129,11 @@ def _resident() -> tuple[float, float]:
 
 
 def _certificate(pmdp: ParametricMDP, objective: Objective) -> Any:
-    """The first certificate, from draws of random rows."""
+    return certify(pmdp, _drawn(pmdp), objective, pieces=1)
+
+
+def _drawn(pmdp: ParametricMDP) -> Counts:
+    """Draws of random rows."""
     rng = np.random.default_rng(0)
     chances = pmdp.instantiate([TRUTH[name] for name in pmdp.table.parameters]).probability
     drawn = rng.integers(0, pmdp.num_rows, DRAWS)
@@ -140,7 +144,7 @@ def _certificate(pmdp: ParametricMDP, objective: Objective) -> Any:
         at += (point >= 0.0) & (at + 1 < last)
     counts = Counts(pmdp)
     counts.add_transitions(at)
-    return certify(pmdp, counts, objective, pieces=1)
+    return counts
 
 
 def cube(sizes: tuple[tuple[int, int], ...]) -> tuple[ParametricMDP, np.ndarray, Objective]:

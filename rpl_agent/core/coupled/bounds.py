@@ -20,6 +20,7 @@ from rpl_agent.core.coupled.gradients.over_cuts import can_search, over_cuts
 from rpl_agent.core.coupled.pieces import GAINED, SPLIT, affordable_pieces, worst_of_boxes
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.native import core
+from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.blocks import factorisation
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -257,6 +258,7 @@ def coupled_bounds(
     expansion = expansion_of(problem, frame, policy, start)
     if expansion is None:
         return None
+    give_back_memory(problem.pmdp.num_transitions)
     proof, found = AffineProof(problem, region), {Side.LOWER: -np.inf, Side.UPPER: np.inf}
     proved: dict[Side, AffineBound] = {}
     start_state, own = problem.pmdp.initial_state, Side.own(objective.sense)
