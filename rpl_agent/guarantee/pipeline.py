@@ -464,7 +464,8 @@ def _better_bounds(
     better = one > lower if objective.sense is Sense.MAX else other < upper
     if by_regret:
         own = one if objective.sense is Sense.MAX else other  # not bounded where rectangular bounds are as good
-        better = math.isfinite(own) and _has_less_regret(found, region, chosen)
+        gap = difference_above(min(upper, other), max(lower, one))
+        better = math.isfinite(own) and _has_less_regret(found, region, chosen, gap, config.pieces)
         mine = (one, other) if better else known  # the agent's own side bounds the policy
         one, lower = (mine[0], mine[0]) if objective.sense is Sense.MAX else (one, lower)
         other, upper = (mine[1], mine[1]) if objective.sense is Sense.MIN else (other, upper)
@@ -474,7 +475,7 @@ def _better_bounds(
     return low, high, found.policy if better else chosen, found
 
 
-def _has_less_regret(found: CoupledBounds, region: Region, chosen: Policy) -> bool:
-    """Whether the best policy at the centre of a region has less regret than another one."""
-    one, other = (proved_regret(found, region, policy, math.inf).most for policy in (found.policy, chosen))
+def _has_less_regret(found: CoupledBounds, region: Region, chosen: Policy, gap: float, pieces: int) -> bool:
+    """Whether the best policy at the centre of a region has less regret than another one, as `_regret` will find it."""
+    one, other = (proved_regret(found, region, policy, gap, pieces).most for policy in (found.policy, chosen))
     return one < other
