@@ -125,7 +125,7 @@ def grid() -> tuple[ParametricMDP, dict[str, float]]:
     pmdp = build(
         (0, 0),
         actions,
-        domain=_simplices([["ahead", "left", "right"]]),
+        domain=simplices([["ahead", "left", "right"]]),
         labels={"end": lambda s: s == "end"},
         rewards={"gain": lambda s, a: 1.0 / GRID_DISCOUNT if s == (4, 4) else 0.0},
         name="grid 5x5",
@@ -168,7 +168,7 @@ def wet_chicken() -> tuple[ParametricMDP, dict[str, float]]:
         return found
 
     rewards = {"gain": lambda s, a: s[0] / RIVER_DISCOUNT}
-    domain = _simplices([free for free in names if free])
+    domain = simplices([free for free in names if free])
     return build((0, 0), actions, domain=domain, rewards=rewards, name="wet chicken"), truth
 
 
@@ -226,7 +226,7 @@ def random_mdp(seed: int, states: int = 50, successors: int = 4) -> tuple[Parame
     return hidden.pmdp, hidden.theta
 
 
-def _simplices(groups: list[list[str]]) -> Domain:
+def simplices(groups: list[list[str]]) -> Domain:
     """Several simplices side by side."""
     names = tuple(name for group in groups for name in group)
     A = np.array([[float(name in group) for name in names] for group in groups])

@@ -39,7 +39,7 @@ from math import factorial, fsum, isqrt, lcm, prod, sqrt
 from operator import mul
 from typing import Any
 
-FORMAT = "rpl-proof/8"
+FORMAT = "rpl-proof/9"
 #: Scale of enclosures: a number t stands for t / 2^BITS.
 BITS = 128
 ONE = 1 << BITS
@@ -978,18 +978,20 @@ class Known:
         self.model, self.objective, self.cuts = data.model, objective, list[Cut]()
         self.ball: Ball | None = None
         self.box: Box | None = None
+        self.joint: Likelihood | None = None
         line, part = self.model.coordinates, proof["likelihood"]
         bets, joint, single = shares(self.model, method, delta)
         self.intervals = Intervals(data, single, proof["ends"])
         self.ends = {"low": list(self.intervals.low), "high": list(self.intervals.high)}
         if part is None:
             return
-        if line is None or not joint:
+        if line is None or not (joint or part["parts"] is None):
             raise Refused("the joint likelihood is part of the proof, and not of its model and method")
-        self.line, self.likelihood = line, Likelihood(line, data, joint, part["parts"])
-        self.reach = [[Fraction(end, ONE) for end in self.model.range_over_box(x)] for x in line.x]
-        logarithms = len(part["cuts"]) * len(self.likelihood.used)
-        need(logarithms <= MOST_LOGARITHMS, f"the cuts need more than {MOST_LOGARITHMS:,} logarithms")
+        self.line, self.reach = line, [[Fraction(end, ONE) for end in self.model.range_over_box(x)] for x in line.x]
+        if part["parts"] is not None:  # else cuts are those of intervals and the domain
+            self.joint = Likelihood(line, data, joint, part["parts"])
+            logarithms = len(part["cuts"]) * len(self.joint.used)
+            need(logarithms <= MOST_LOGARITHMS, f"the cuts need more than {MOST_LOGARITHMS:,} logarithms")
         any_bet = any(isinstance(k, int) for k in part["cuts"])
         need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
         self.bet_cuts = Bets(self.model, objective, line, bets).cuts(data) if any_bet else []
@@ -998,6 +1000,12 @@ class Known:
             self.tighten(f, low, high)
         if part["ball"] is not None:
             self.enclose(Ball(line, part["ball"]), part["ball"].get("slabs", []))
+
+    @property
+    def likelihood(self) -> Likelihood:
+        if self.joint is None:
+            raise Refused("the joint likelihood is used, and not part of the proof")
+        return self.joint
 
     def enclose(self, ball: Ball, slabs: list[Any]) -> None:
         """Use a ball that holds all that is left: by likelihood and slabs, or, in one coordinate, by the cuts."""
@@ -1103,7 +1111,7 @@ class Claim:
         need(all(isinstance(rank, int) for rank in self.rank), "a rank is not an integer")
         #: multipliers of cuts, by "start" and by "steps to go after it, row"
         self.duals: dict[str, list[Any]] = proof.get("duals", {})
-        #: by the same, for functions over a ball: t and [μ, cut or two], … of `_under_cuts`; and rooms, by cut
+        #: by the same, for functions over a ball or a box: t and [μ, cut or two], … of `_under_cuts`; and rooms, by cut
         self.rows: dict[str, list[Any]] = proof.get("rows", {})
         self.rooms: dict[int, list[int]] = {}
         work = sum(size ** (len(product) - 1) for _, products in self.rows.values() for product in products)
@@ -1223,7 +1231,7 @@ class Claim:
         minus = [[row[j] + other[i] for j, other in zip(own, turn)] for i, row in zip(own, turn)]  # −A over 2 den
         rest = [[x for j, x in enumerate(row) if j not in own] for row in turn]  # −B over 2 den
         linear, rough = a0 + farthest(ball, l), highest(ball, minus, rest)
-        if (given := self.rows.get(f"{after} {group[0][0]}")) is not None and not isinstance(ball, Box):
+        if (given := self.rows.get(f"{after} {group[0][0]}")) is not None:
             form = {0: [a0, *l]} | {i + 1: [0, *(-x for x in row)] for i, row in zip(own, turn)}
             if self._under_cuts(ball, given, den * self.den, form):
                 return Fraction(0)
@@ -1241,9 +1249,11 @@ class Claim:
 
         the rooms c of cuts are ≥ 0 there; c' = 1 for one cut alone. With the k of `form` first, N = (A B; B' tI) is
         positive definite if t > 0 and A − BB'/t is (Schur's complement). All are whole numbers over whole · ONE².
+        On a box t = 0, and z'Nz > 0 if N_00 exceeds the magnitudes of all other terms: |y_k| ≤ 1.
         """
-        part, rows = exact(given[0]) * whole // 1, {k: [x << 2 * BITS for x in row] for k, row in form.items()}
-        need(part > 0, "a row over cuts without a multiple of the ball")
+        is_box, rows = isinstance(ball, Box), {k: [x << 2 * BITS for x in row] for k, row in form.items()}
+        part = 0 if is_box else exact(given[0]) * whole // 1
+        need(is_box or part > 0, "a row over cuts without a multiple of the ball")
         t = part << 2 * BITS
         rows[0][0] += t
         for multiple, *cuts in given[1]:
@@ -1252,6 +1262,11 @@ class Claim:
             for k, x in ((k, x) for other in more or [[ONE]] for k, x in enumerate(other) if x):
                 added = [mu * x * y for y in last]
                 rows[k] = [y + z for y, z in zip(rows[k], added)] if k in rows else added
+        if is_box:
+            terms = dict[tuple[int, int], int]()
+            for i, j, x in ((i, j, x) for i, row in rows.items() for j, x in enumerate(row)):
+                terms[min(i, j), max(i, j)] = terms.get((min(i, j), max(i, j)), 0) + x
+            return terms.pop((0, 0)) + sum(map(abs, terms.values())) < 0
         rest = [k for k in range(len(rows[0])) if k not in rows]
         B = [(i, [row[k] for k in rest]) for i, row in sorted(rows.items())]
         twice = [[Fraction(sum(map(mul, b, c)), -2 * t) - rows[i][j] - rows[j][i] for j, c in B] for i, b in B]

@@ -224,7 +224,6 @@ def test_a_proof_of_less_tells_how_much_more_it_takes(grid):
     ends = {f"{name}{side}": 0.0 for name in ("", "baseline ", "gain ") for side in ("lower", "upper")}
     less = stated(found, {"claim": ends | {"gain lower": -1.0}})
     assert found.improves and found.more_episodes == 0 and not less.improves and less.more_episodes > 0
-    assert "computed, not proved" in str(less)
     assert stated(found, {"claim": ends | {"gain lower": found.lower}}).more_episodes == 0
 
 

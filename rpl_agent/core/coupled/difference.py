@@ -16,7 +16,8 @@ from rpl_agent.core.coupled.bounds import PRODUCTS, find_bound, varying_directio
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.coupled.pieces import SPLIT, worst_of_boxes
-from rpl_agent.core.coupled.vertices.gain import least_difference
+from rpl_agent.core.coupled.products.gain import least_sum, rooms_of
+from rpl_agent.core.coupled.products.rooms import Rooms
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -25,8 +26,6 @@ from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.solver.problem import Problem
 
-#: look for other functions if a lower bound is negative by no more than this share of the difference at the centre
-HOPEFUL = 0.5
 #: total transitions that all pieces may have: each piece is three passes over the model
 WORK = 100_000_000
 
@@ -39,6 +38,12 @@ class ValueDifference:
     upper: float
     center: float = np.nan  # the difference at the centre of the region: no bound
     spread: float = np.nan  # by how much it falls from there to the least over the region, to first order: no bound
+    can_search: bool = False  # whether a search may find a larger lower bound
+
+    @property
+    def hope(self) -> float:
+        """About what a search finds; −inf where there is none."""
+        return self.center - self.spread if self.can_search and np.isfinite(self.spread) else -np.inf
 
 
 class Comparison:
@@ -59,24 +64,27 @@ class Comparison:
     def bounds(self, below: int, above: int, search: bool = False) -> ValueDifference:
         """Bounds over the whole region, from at most so many pieces of it for the lower and for the upper one.
 
-        search : look longer for a larger lower one, by other functions (`vertices.gain`)
+        search : look longer for a larger lower one, by other functions (`products.gain`); if that is positive, for a
+            smaller upper one too
         """
         found = [self._in_frame(frame, below, above) for frame in self._frames()] if self.applies else []
         if not found:
             return ValueDifference(-np.inf, np.inf)
         best = max(found, key=lambda one: one.lower)
-        best = replace(best, upper=min(one.upper for one in found))
-        return self._at_vertices(self.region, best, search, above > 1) if isinstance(self.region, Product) else best
+        rooms = rooms_of(self.problem, self.region)
+        best = replace(best, upper=min(one.upper for one in found), can_search=rooms is not None)
+        return best if rooms is None or not search else self._by_products(rooms, best)
 
-    def _at_vertices(self, region: Product, known: ValueDifference, search: bool, above: bool) -> ValueDifference:
-        """The lower bound over a product of small polytopes by its vertices, and the one above, where they say more."""
-        rounding, search_from = 2.0 * self.problem.task.rounding, -HOPEFUL * known.center if search else np.inf
-        below = least_difference(self.problem, region, self.one, self.other, search_from) - rounding
-        lower = max(known.lower, float(np.nextafter(below, -np.inf)))
-        if not above:
-            return replace(known, lower=lower)
-        most = rounding - least_difference(self.problem, region, self.other, self.one, np.inf)
-        return replace(known, lower=lower, upper=min(known.upper, float(np.nextafter(most, np.inf))))
+    def _by_products(self, rooms: Rooms, known: ValueDifference) -> ValueDifference:
+        """Bounds over a product of small polytopes by products of cuts, where they say more."""
+        lower = max(known.lower, self._least(rooms, self.one, self.other))
+        upper = min(known.upper, -self._least(rooms, self.other, self.one)) if lower > 0.0 else known.upper
+        return replace(known, lower=lower, upper=upper)
+
+    def _least(self, rooms: Rooms, one: Policy, other: Policy) -> float:
+        found = least_sum(self.problem, rooms, [(1.0, one), (-1.0, other)])
+        below = -np.inf if found is None else found.bound - 2.0 * self.problem.task.rounding
+        return float(np.nextafter(below, -np.inf))
 
     def _frames(self) -> list[Frame | BoxFrame]:
         """The frames in which to expand: for independent blocks also their box."""

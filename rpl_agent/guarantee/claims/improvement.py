@@ -11,7 +11,7 @@ frequencies are unknowns as well ("frequencies", see `frequencies`): that needs 
 
 There are no bets on the value: they would have to be placed along the gradient of the improvement before the data
 that choose the policy. `guarantee.proof` proves an improvement over a given baseline, for the checker, over the whole
-region or, where data are few, over pieces of it.
+region or, where data are few, over pieces of it or by products of its cuts.
 """
 
 from __future__ import annotations
@@ -57,8 +57,6 @@ NOT_COVERED = {
     UNKNOWN: "the checker does not cover the returns of a log, which bound the unknown baseline",
     FREQUENCIES: "the checker does not cover action frequencies, which stand for the unknown baseline",
 }
-#: Relative difference from which a computed bound is shown beside the proved one.
-COARSE = 1e-6
 #: What a proof would need.
 NOT_PROVED = "computed, not proved by the checker: --output FILE.json writes a proof"
 
@@ -131,7 +129,6 @@ class Improvement:
     basis: str = ""  # of a likelihood set: "windows" alone, or a "table" of counts without order
     fallback: str | None = None  # what was used instead of the configured set, and why
     returns: tuple[float, float] | None = None  # of an unknown baseline: the least and the most of an episode
-    computed_lower: float = math.nan  # before it was weakened to what is proved
     notes: tuple[str, ...] = ()
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
     unproved: str = NOT_PROVED  # why not
@@ -185,8 +182,6 @@ class Improvement:
         lines += [f"  {self.outlook}"] if self.outlook else []
         proof = "  proved: rpl_agent/guarantee/checker.py checks these numbers, from the proof beside the file"
         lines.append(proof if self.proved else f"  NOTE: {self.unproved}")
-        if self.proved and self.computed_lower > self.lower + COARSE * abs(self.lower):
-            lines.append(f"  computed, not proved: at least {self.computed_lower:.6g}")
         return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])
 
 
@@ -241,7 +236,7 @@ def improve(
         asked = {"the given one": policy}
     else:
         asked = dict(candidates(pmdp, counts, objective, inner, found, given))
-    best = comparing.refined(max(comparing.all_of(asked), key=lambda one: (one.lower, one.estimate)))
+    best = comparing.best_of(list(comparing.all_of(asked)))
     fixed = None if config.is_anytime else "fixed-N only: not valid if data decided how much data there is"
     notes = tuple(note for note in (found.fallback, fixed) if note)
     best = replace(best, delta=config.delta, notes=notes)
@@ -324,7 +319,20 @@ class _Comparing:
         for name, policy in policies.items():
             yield self._one(name, policy)
 
-    def refined(self, best: Improvement) -> Improvement:
+    def best_of(self, found: list[Improvement]) -> Improvement:
+        """The largest improvement, or one that a search makes the largest: of the policy with most to hope for."""
+        best = self._refined(max(found, key=lambda one: (one.lower, one.estimate)))
+        likely = max(found, key=lambda one: self._common[one.chosen].hope)
+        if not self._common[likely.chosen].hope > max(best.lower, 0.0):
+            return best
+        again = self._gain(likely.policy, 1, search=True)
+        if not again.lower > best.lower:
+            return best
+        more = more_episodes(likely.episodes, again.lower, again.spread, again.center)
+        upper = min(likely.upper, again.upper)
+        return replace(likely, lower=again.lower, upper=upper, method=COMMON, more_episodes=more)
+
+    def _refined(self, best: Improvement) -> Improvement:
         """The improvement from more pieces of the region, where these may say more."""
         if best.method != COMMON and self.config.pieces < self.pieces:  # values in pieces as well
             finer = replace(self, config=replace(self.config, pieces=self.pieces))
@@ -333,7 +341,7 @@ class _Comparing:
         short = (
             best.method == COMMON and first.spread < HOPELESS * first.center and best.lower <= ENOUGH * best.estimate
         )
-        again = self._gain(best.policy, MORE_PIECES * self.pieces if short else 1, self.pieces, search=short)
+        again = self._gain(best.policy, MORE_PIECES * self.pieces if short else 1, self.pieces)
         best = replace(best, upper=min(best.upper, again.upper))
         if not again.lower > best.lower:
             return best
@@ -383,6 +391,8 @@ class _Comparing:
 
     def _gain(self, policy: Policy, pieces: int, above: int = 1, search: bool = False) -> ValueDifference:
         """Bounds on the improvement at a common parameter, the lower one from so many pieces, and the one above.
+
+        search : by other functions, where there are any (`Comparison.bounds`).
 
         Infinite where the set has no region.
         """

@@ -38,17 +38,19 @@ class Cuts:
     Cuts that are used get a number in the proof.
     """
 
-    def __init__(self, region: checker.Known, part: dict[str, Any], learned: Learned) -> None:
-        self.region, self.part, self.line, self.learned = region, part, region.line, learned
+    def __init__(self, region: checker.Known, part: dict[str, Any], learned: Learned | None, seen: list[int]) -> None:
+        self.region, self.part, self.line = region, part, region.line
+        self.joint = None if learned is None else learned.joint
         self.names: list[Any] = []
         self.low, self.high = (np.array([float(end) for end in ends]) for ends in zip(*region.reach))
         self.A, self.b = np.zeros((0, len(self.low))), np.zeros(0)
-        seen = sorted(self.line.free, key=lambda f: -region.likelihood.K[f])[:MOST_EXPRESSIONS]
+        first = sorted(self.line.free, key=lambda f: -seen[f])[:MOST_EXPRESSIONS]
         self.offer(*(f"domain {k}" for k in range(len(self.line.domain))))
-        self.offer(*(f"{end} {f}" for f in seen for end in ("low", "high")))
-        if learned.slabs is not None:
-            self._add(range(len(learned.slabs.b)), learned.slabs.A, learned.slabs.b)
-        self.touch(learned.tangents)
+        self.offer(*(f"{end} {f}" for f in first for end in ("low", "high")))
+        if learned is not None:
+            if learned.slabs is not None:
+                self._add(range(len(learned.slabs.b)), learned.slabs.A, learned.slabs.b)
+            self.touch(learned.tangents)
 
     def offer(self, *names: Any) -> None:
         """Add cuts to those on offer."""
@@ -57,16 +59,14 @@ class Cuts:
 
     def touch(self, points: np.ndarray) -> None:
         """Offer tangents of the likelihood at points (n, r) where it is finite; they stay floats until one is used."""
-        joint = self.learned.joint
-        assert joint is not None
-        points = points[np.isfinite(joint.values(points))]
-        self._add(points.tolist(), *joint.tangents(points))
+        if self.joint is not None:
+            points = points[np.isfinite(self.joint.values(points))]
+            self._add(points.tolist(), *self.joint.tangents(points))
 
     def cut_off(self, x: np.ndarray) -> bool:
         """Offer a tangent that cuts off a point (r,), unless the likelihood leaves it."""
-        joint, known = self.learned.joint, len(self.b)
-        assert joint is not None
-        if not joint.contains(x[None])[0]:
+        known = len(self.b)
+        if self.joint is not None and not self.joint.contains(x[None])[0]:
             self.touch(x[None])
         return len(self.b) > known
 
@@ -192,17 +192,27 @@ class Foundation:
         joint = None if learned is None else learned.joint
         if joint is not None:
             self.part["likelihood"] = {"parts": joint.parts, "cuts": [], "ball": None}
+        elif line is not None and line.is_product:
+            self.part["likelihood"] = {"parts": None, "cuts": [], "ball": None}
         self.region = checker.Known(self.objective, self.data, delta, method, self.part)
-        if learned is not None and joint is not None and line is not None:
+        if self.part["likelihood"] is not None and line is not None:
             if bets:
                 self.region.bet_cuts = checker.Bets(self.model, self.objective, line, bets).cuts(self.data)
-            self.cuts = Cuts(self.region, self.part["likelihood"], learned)
+            self.cuts = Cuts(self.region, self.part["likelihood"], learned, self.data.successes)
+        if learned is not None and joint is not None and self.cuts is not None and line is not None:
             if line.is_product or len(line.free) <= MOST_TIGHTENED:
                 self.part["likelihood"]["bounds"] = []
                 self.cuts.tighten()
             for ball in (learned.ball, joint.ball()):  # the second one needs no slabs
                 with suppress(checker.Refused, ArithmeticError, np.linalg.LinAlgError):
                     self._enclose(self.cuts, ball)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What the proof rests on, as in the file: cuts of intervals only if there are any."""
+        given = self.part["likelihood"]
+        is_used = given is not None and (given["parts"] is not None or given["cuts"])
+        return self.part if is_used else self.part | {"likelihood": None}
 
     def _enclose(self, cuts: Cuts, ball: Ball | None) -> None:
         """Put the ball around the region, if it has none; in one coordinate, the interval that cuts leave."""
@@ -252,12 +262,13 @@ class Foundation:
         for claim in claims:
             _, g = claim.U[-1][claim.model.initial] or (0, [])
             slopes += [[float(Fraction(x, claim.den)) for x in g]] if g else []
-        if not slopes or self.cuts is None or self.frame is None:
+        if not slopes or self.cuts is None:
             return []
         slope, box = np.sum(slopes, axis=0), next((claim.ball for claim in claims if claim.ball), None)
         if isinstance(box, checker.Box):
             found = self.cuts.farthest_in_box(box_frame(box), slope)[1]
         else:
+            assert self.frame is not None
             found = self.cuts.farthest(self.frame, slope)[1]
         return self.cuts.numbered(found) if found.any() else []
 

@@ -17,6 +17,7 @@ from rpl_agent.core.coupled.affine import AffineBound, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import expansion_of, find_bound
 from rpl_agent.core.coupled.gradients.over_cuts import can_search, over_cuts
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.regions.frame import Frame
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.relaxations.interval import Intervals
 from rpl_agent.core.solver import solve
@@ -35,10 +36,11 @@ def candidates(
 ) -> Iterator[dict[str, Any]]:
     """Value functions of one side, for the policy (``own``) or for all, the most promising ones first."""
     found: list[Any] = [plain(relaxation, objective, policy, own, upper)]
+    if base.cuts is not None and base.region.line.is_product:
+        found.append(affine(relaxation, base, objective, policy, own, upper, box_frame(base.region.boxed())))
     if base.frame is not None:
         found.insert(0, affine(relaxation, base, objective, policy, own, upper))
         if base.region.line.is_product:
-            found.append(affine(relaxation, base, objective, policy, own, upper, box_frame(base.region.boxed())))
             found.append(affine(relaxation, base, objective, policy, own, upper, over=True))
     rows = None if base.cuts is None else base.cuts.relaxation(relaxation.pmdp)
     if rows is not None:
@@ -145,11 +147,11 @@ def affine(
 
     ``over``: those of `coupled.gradients.over_cuts`, whose rows hold over cuts as well.
     """
-    frame, cuts = base.frame, base.cuts
+    frame, cuts = box or base.frame, base.cuts
     assert frame is not None and cuts is not None
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     side, start = Side.UPPER if upper else Side.LOWER, problem.pmdp.initial_state
-    expansion = expansion_of(problem, frame if box is None else box, policy if own else None, policy)
+    expansion = expansion_of(problem, frame, policy if own else None, policy)
     if expansion is None:
         return None
     if over:
@@ -161,7 +163,7 @@ def affine(
     if bound is None:
         return None
     slope = side.value * bound.gradient[..., start, :].reshape(-1, frame.dimension)[-1]
-    most = cuts.farthest(frame, slope)[0] if box is None else cuts.farthest_in_box(box, slope)[0]
+    most = (cuts.farthest(frame, slope) if isinstance(frame, Frame) else cuts.farthest_in_box(frame, slope))[0]
     predicted = float(bound.moved[..., start].flat[-1]) + side.value * most
     found = of_bound(problem, bound)
     return predicted, found if box is None else found | {"kind": "affine in a box"}

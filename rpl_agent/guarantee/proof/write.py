@@ -37,6 +37,7 @@ from rpl_agent.guarantee.proof.foundation import Foundation
 from rpl_agent.guarantee.proof.functions import candidates, common_functions, prove_claim, summed_functions
 from rpl_agent.guarantee.proof.optimal import optimality
 from rpl_agent.guarantee.proof.pieces import BoundedValue, proved_in_pieces
+from rpl_agent.guarantee.proof.products import proved_by_products
 from rpl_agent.guarantee.proof.statement import Claims
 
 #: The kinds of confidence set that proofs cover.
@@ -118,7 +119,6 @@ def _stated_improvement(found: Improvement, proof: dict[str, Any]) -> Improvemen
         baseline_value=(low["baseline lower"], known["baseline upper"]),
         method=APART if proof.get("gain lower") is None else COMMON,
         proved=True,
-        computed_lower=found.lower,
     )
 
 
@@ -181,7 +181,7 @@ class _Proof:
         if asked.baseline is not None:
             self._gain()
         regions = [
-            base.part | {"data": None if total == self.counts.total else base.content["data"]}
+            base.shown | {"data": None if total == self.counts.total else base.content["data"]}
             for total, base in self.foundations.items()
         ]
         return self.content | {"regions": regions, "claim": self.claim} | self.parts
@@ -285,7 +285,7 @@ class _Proof:
         upper: bool,
         computed: float,
     ) -> list[tuple[Fraction, checker.Claim | None, dict[str, Any]]]:
-        """`_proved` by pieces of the region, for the claim of no function; empty if nothing is proved."""
+        """`_proved` by pieces of the region, for the claim of no function, and by products of cuts."""
         side, error = Side.UPPER if upper else Side.LOWER, Fraction(self.asked.reward_error)
         value = BoundedValue(policy or self.asked.policy, self._rules(base, policy), side, policy is None)
         with suppress(checker.Refused, np.linalg.LinAlgError):
@@ -293,6 +293,9 @@ class _Proof:
             for _ in range(4 if error else 0):  # what becomes the certificate's number if rewards deviate
                 enough = stated - (objective[1].off(enough, error, upper) - enough)
             part, most = self._pieces(base, [value], side.value * float(enough), self._notable, objective)
+            return [(objective[1].off(most if upper else -most, error, upper), None, part)]
+        with suppress(checker.Refused, np.linalg.LinAlgError):
+            part, most = proved_by_products(self._relaxation(base), base, objective, [value])
             return [(objective[1].off(most if upper else -most, error, upper), None, part)]
         return []
 
@@ -380,12 +383,13 @@ class _Proof:
             if math.isinf(asked.numbers[name]):
                 continue
             enough = asked.numbers[name] if upper else -asked.numbers[name]
-            for part, most in self._compared_policies(base, names, policies, enough):
-                if not known or most < min(known):
-                    self.parts[name] = part | {"region": self._place(base)}
-                known.append(most)
-                if most <= Fraction(enough):
+            ways = self._compared_policies(base, names, policies, enough)
+            while not known or min(known) > Fraction(enough):  # two values, or functions so far, prove less than asked
+                if (way := next(ways, None)) is None:
                     break
+                if not known or way[1] < min(known):
+                    self.parts[name] = way[0] | {"region": self._place(base)}
+                known.append(way[1])
             if known:
                 claimed = max(_rounded(min(known), True), enough)
                 self.claim[name] = claimed if upper else -claimed
@@ -393,7 +397,8 @@ class _Proof:
     def _compared_policies(
         self, base: Foundation, names: tuple[str, str], policies: tuple[Any, Any], enough: float
     ) -> Iterator[tuple[dict[str, Any], Fraction]]:
-        """(part of the file, the most that a policy's value exceeds another's by): over the whole region, in pieces."""
+        """(part of the file, the most that a policy's value exceeds another's by): over the whole region, in pieces, by
+        products of cuts."""
         with suppress(checker.Refused):
             pair = [self._function(end, base, one) for end, one in zip(names, policies)]
             start = base.multipliers([claim for claim, _ in pair])
@@ -401,6 +406,9 @@ class _Proof:
             yield {"functions": functions, "start": start}, checker.at_most([claim for claim, _ in pair], start)
         with suppress(checker.Refused, np.linalg.LinAlgError):
             yield self._pieces(base, self._values(base, policies), enough, None)
+        with suppress(checker.Refused, np.linalg.LinAlgError):
+            asked = (self.objective, base.objective)
+            yield proved_by_products(self._relaxation(base), base, asked, self._values(base, policies))
 
     def _values(self, base: Foundation, policies: tuple[Policy | None, Policy | None]) -> list[BoundedValue]:
         """The first one's value from above, the second one's from below."""

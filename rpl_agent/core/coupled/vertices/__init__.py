@@ -1,1 +1,0 @@
-"""Functions of values over products of small polytopes, judged at vertices."""
