@@ -7,10 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from benchmarks.cyclic_models import drone, pursuit
 from rpl_agent.core.model import Nature, Objective, Sense
 from rpl_agent.core.relaxations import Intervals
 from rpl_agent.core.solver import solve
 from rpl_agent.core.solver.cyclic import component
+from rpl_agent.formats import prism
 from tests.reference.fuzz import by_sweeps
 from tests.reference.solver import interval_model
 
@@ -78,6 +80,21 @@ def test_less_precision_takes_fewer_sweeps(nature):
         assert found.gap > 1e-3 * precision, "more was computed than asked for"
         steps.append(found.iterations)
     assert steps == sorted(set(steps))
+
+
+@pytest.mark.parametrize("case", [drone(8), pursuit(3)], ids=lambda case: case.name)
+@pytest.mark.parametrize("nature", Nature)
+def test_coarse_answers_take_no_more_sweeps_than_fine_ones(case, nature):
+    """Steps were counted for rows that still changed, and bounds that fail were tried with ever more digits."""
+    for question in case.properties[:2]:
+        pmdp, objective = prism.loads(case.text, case.constants).objective(question)
+        chances, steps = pmdp.table.at(np.zeros(0)), []
+        slack = 0.02 * np.minimum(chances, 1 - chances)
+        for precision in (1e-1, 1e-2, 1e-3, 1e-6):
+            found = solve(Intervals(pmdp, chances - slack, chances + slack), objective, nature, precision=precision)
+            assert found.converged and found.check() == []
+            steps.append(found.iterations)
+        assert max(steps) == steps[-1]
 
 
 def test_sweeps_that_stall_leave_narrow_parts_to_factors(monkeypatch):

@@ -168,7 +168,6 @@ static bool sweep_values(known *k, double tolerance, double offset)
 {
     for (int64_t round = 0; round < MOST_FULL_SWEEPS; round++) {
         const bool differs = full_sweep(k, offset);
-        k->settled = !differs;
         if (k->change <= tolerance)
             return true;
         if (k->sweeps > k->budget || !(k->change < INFINITY))

@@ -12,13 +12,19 @@
 
 #include "known.h"
 
-/* How often the width is adjusted; at most by how much where mended bounds are too wide, and by how much where bounds fail:
- * either may be due to a strategy that pays for larger margins only. Above CHEAP, digits take fewer sweeps than mending. */
+/* How often values are brought closer, and at most by how much the width is adjusted where mended bounds are too wide. Where
+ * bounds fail they become narrower by a factor, since another strategy may pay for larger margins only; a coarse answer
+ * that fails at all margins its values admit goes on as a fine one does, and only fine bounds are mended: digits take
+ * fewer sweeps than mending. */
 #define ROUNDS 12
 #define MOST_EXCESS 8.0
 #define NARROWER 0.25
-#define MUCH_NARROWER 0.03125
-#define CHEAP 1e-4
+#define FINE 1e-6
+/* Steps are counted when values change by less: a count takes as many sweeps as the values do, and as long as these change
+ * by more, rows change and need another. */
+#define COUNTED 2e-7
+/* Places that are verified before the first look for a failure. */
+#define AT_FIRST 256
 /* Parts of at most so many states take no time: their bounds are brought at least this close. */
 #define FEW_STATES 100
 #define CLOSE 1e-11
@@ -29,24 +35,17 @@
 
 /* ---------------------------------------------------------------------- bounds of a part */
 
-/* Whether the values of the part, within the trivial range, satisfy the inequality of their side with directed rounding:
- * for the chosen rows if they are the agent's own side, strictly where a proof needs that the play ends. */
-static bool verified(known *k, bool upward)
+/* Whether values satisfy the inequality of their side at the places from..to. */
+static bool verified_places(known *k, bool upward, int64_t from, int64_t to)
 {
     const game *play = k->play;
-    double *values = upward ? k->high : k->low;
+    const double *values = upward ? k->high : k->low;
     const bool own = play->agent == (upward ? MIN_AGENT : MAX_AGENT), strict = upward == k->must_reach;
-    for (int64_t i = 0; i < k->n; i++) {
-        double *at = values + k->order[i];
-        *at = larger(*at, 0.0);
-        if (k->reach)
-            *at = smaller(*at, 1.0);
-    }
     if (own)
-        row_bounds(k->n, values, play->maximise, upward, play->rows, play->set, k->space, k->chosen, k->x);
+        row_bounds(to - from, values, play->maximise, upward, play->rows, play->set, k->space, k->chosen + from, k->x + from);
     else
-        bellman(play, k->n, k->order, values, k->image, NULL, upward, 0.0, k->space);
-    for (int64_t i = 0; i < k->n; i++) {
+        bellman(play, to - from, k->order + from, values, k->image, NULL, upward, 0.0, k->space);
+    for (int64_t i = from; i < to; i++) {
         double inner = values[k->order[i]], image = k->image[k->order[i]];
         if (own)
             image = paid(k->x[i], play->reward[k->chosen[i]], play->gamma, upward ? 1.0 : -1.0);
@@ -56,6 +55,24 @@ static bool verified(known *k, bool upward)
         if (!good || !(inner < INFINITY))
             return false;
     }
+    return true;
+}
+
+/* Whether the values of the part, within the trivial range, satisfy the inequality of their side with directed rounding:
+ * for the chosen rows if they are the agent's own side, strictly where a proof needs that the play ends. Most bounds that
+ * fail do so at one of the first places. */
+static bool verified(known *k, bool upward)
+{
+    double *values = upward ? k->high : k->low;
+    for (int64_t i = 0; i < k->n; i++) {
+        double *at = values + k->order[i];
+        *at = larger(*at, 0.0);
+        if (k->reach)
+            *at = smaller(*at, 1.0);
+    }
+    for (int64_t from = 0, to = AT_FIRST; from < k->n; from = to, to *= 2)
+        if (!verified_places(k, upward, from, to < k->n ? to : k->n))
+            return false;
     return true;
 }
 
@@ -184,11 +201,34 @@ static double excess_of(const known *k, double width, double apart)
     return most / width;
 }
 
+/* Looks for bounds at margins from the widest of use to the narrowest that the values admit. Else `width` becomes that of
+ * the bounds to look for next, 0 if there are none, and `mend` whether these may be mended. */
+static bool search_bounds(known *k, double least, double apart, double *width, bool *mend, int64_t *kept)
+{
+    bool failed = false;
+    for (double margin = widest(k, *width); margin >= least; margin = widest(k, *width)) {
+        const bool found = both_bounds(k, margin, apart, *mend, kept);
+        const double excess = found ? excess_of(k, *width, apart) : INFINITY;
+        if (excess <= 1.0)
+            return true;
+        if (!found && *mend) {
+            *width = 0.0;
+            return false;
+        }
+        failed |= !found;
+        *mend |= !found && *width <= FINE;
+        *width *= found ? 1.0 / smaller(excess, MOST_EXCESS) : NARROWER;
+    }
+    if (failed)
+        *width = smaller(*width, FINE);
+    return false;
+}
+
 /* Bounds of a part whose exits have bounds; false if sweeps do not find them. */
 static bool solve_part(known *k, double width, const double *guess, int64_t *kept)
 {
     const double apart = exits_apart(k);
-    double tolerance = 0.02 * width;
+    double tolerance = k->reach ? smaller(0.02 * width, COUNTED) : 0.02 * width;
     bool mend = false;
     if (!(apart < INFINITY))
         return false;
@@ -201,33 +241,27 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
     load_part(k);
     k->slow = 0;
     for (int round = 0; round < ROUNDS; round++) {
+        double size = 0.0;
         if (!approach(k, tolerance, 0.0))
             return false;
-        if (!k->settled && tolerance > 0.02 * CHEAP) { /* other rows need other steps: sweeps take less time */
-            tolerance *= 0.1;
-            continue;
+        if (!steps_by_costs(k)) {
+            if (tolerance > COUNTED) {
+                tolerance = COUNTED;
+                continue;
+            }
+            if (!count_steps(k))
+                return false;
         }
-        if (!steps_by_costs(k) && !count_steps(k))
-            return false;
-        double margin = widest(k, width), size = 0.0;
         for (int64_t i = 0; i < k->n; i++)
             size = larger(size, fabs(k->value[k->order[i]]));
+        if (search_bounds(k, larger(4.0 * k->change, LEAST_MARGIN * size), apart, &width, &mend, kept)) {
+            for (int64_t i = 0; i < k->n && k->play->agent != FIXED_AGENT; i++)
+                k->rows[k->order[i]] = k->chosen[i];
+            return true;
+        }
+        const double margin = widest(k, width);
         if (!(margin > LEAST_MARGIN * size))
             return false;
-        if (margin >= 4.0 * k->change) {
-            const bool found = both_bounds(k, margin, apart, mend, kept);
-            const double excess = found ? excess_of(k, width, apart) : INFINITY;
-            if (excess <= 1.0) {
-                for (int64_t i = 0; i < k->n && k->play->agent != FIXED_AGENT; i++)
-                    k->rows[k->order[i]] = k->chosen[i];
-                return true;
-            }
-            if (!found && mend)
-                return false;
-            mend |= !found && width <= CHEAP;
-            width = found ? width / smaller(excess, MOST_EXCESS) : width * (width > CHEAP ? MUCH_NARROWER : NARROWER);
-            margin = widest(k, width);
-        }
         tolerance = smaller(0.125 * margin, 0.25 * tolerance);
     }
     return false;

@@ -30,7 +30,6 @@ typedef struct known {
     int32_t *root, *kept;
     double *shift;
     double change, most; /* the latter: of an agent who stops, a total that is too large to be of use */
-    bool settled;        /* whether the last sweep picked the rows of the one before */
     int64_t sweeps, budget, slow;
 } known;
 

@@ -247,6 +247,10 @@ class Local:
         self._sweep(np.arange(self.n), values, out, upward, offset)
         return out
 
+    def images(self, states: slice, values: np.ndarray, out: np.ndarray, upward: bool) -> None:
+        """T values on some states, written to ``out`` (n + m,); bounds from the requested side."""
+        self._sweep(np.arange(states.start, states.stop), values, out, upward, 0.0)
+
     def relax(self, values: np.ndarray, order: np.ndarray, sweeps: int, tolerance: float, nearest: bool = False) -> int:
         """Sweep in place along ``order`` (n,) until values move less than a relative tolerance; how often."""
         if nearest:  # elsewhere rounding down makes plays without an end, which are worth 0, look no better

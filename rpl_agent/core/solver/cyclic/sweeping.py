@@ -27,11 +27,17 @@ INNER, LEFT = 24, 0.1
 PATIENCE, MOST_FULL_SWEEPS = 4, 200
 #: the same where an exact solution is cheap and given preference
 LITTLE_PATIENCE = 2
-#: how often the width is adjusted; at most by how much where mended bounds are too wide, and by how much where bounds
-#: fail: either may be due to a strategy that pays for larger margins only
+#: how often values are brought closer; at most by how much the width is adjusted where mended bounds are too wide, and
+#: by how much where bounds fail: either may be due to a strategy that pays for larger margins only
 ROUNDS, MOST_EXCESS, NARROWER = 12, 8.0, 0.25
-#: the width of bounds after wider ones have failed: digits take fewer sweeps than mending does
+#: the width of bounds after wider ones have failed at all margins that the values admit, and the widest that are
+#: mended: digits take fewer sweeps than mending does
 FINE = 1e-6
+#: steps to a target are counted when values change by less: a count takes as many sweeps as the values do, and as long
+#: as these change by more, rows change and need another
+COUNTED = 2e-7
+#: states that are verified before the first look for a failure
+AT_FIRST = 256
 #: parts with fronts up to this (see `Local.front`) are factorised as fast as a few hundred sweeps are made
 NARROW = 120
 #: margins below this, relative to the values, are not far enough from rounding
@@ -179,14 +185,23 @@ class _Bound:
 def verified(problem: Problem, checked: Local, values: np.ndarray, is_upper: bool, strict: bool) -> bool:
     """Clip a candidate (n + m,) to the trivial range; whether its inequality holds with directed rounding.
 
-    ``strict`` in every state; from below, in those with a value above 0.
+    ``strict`` in every state; from below, in those with a value above 0. Most failures are among the first states.
     """
     clip(problem, checked.n, values)
-    inner, image = values[: checked.n], checked.bellman(values, upward=is_upper)[: checked.n]
+    first, last, image = 0, AT_FIRST, values.copy()
+    while first < checked.n:
+        some = slice(first, min(last, checked.n))
+        checked.images(some, values, image, upward=is_upper)
+        if not _holds(values[some], image[some], is_upper, strict):
+            return False
+        first, last = last, 2 * last
+    return True
+
+
+def _holds(inner: np.ndarray, image: np.ndarray, is_upper: bool, strict: bool) -> bool:
     if is_upper:
-        good = image < inner if strict else image <= inner
-    else:
-        good = ((image > inner) | (inner <= 0.0) if strict else image >= inner) & np.isfinite(inner)
+        return bool((image < inner if strict else image <= inner).all())
+    good = ((image > inner) | (inner <= 0.0) if strict else image >= inner) & np.isfinite(inner)
     return bool(good.all())
 
 
@@ -233,31 +248,58 @@ def swept_bounds(
         inner[: work.n] = work.ways_out(inner[work.n :])[1]  # from 0 a cost would rise by one step per sweep
     local.forget_bounds()
     work.forget_bounds()
-    found = _Values.of(work, inner, budget)
-    tolerance, mend = 0.02 * width, False
+    found, goal = _Values.of(work, inner, budget), _Goal(width)
+    tolerance = 0.02 * width if problem.criterion.pays else min(0.02 * width, COUNTED)
     for _ in range(ROUNDS):
         if not found.approach(tolerance):
             return None
         sides = list(_sides(problem, local, found, quotient, start))
         if len(sides) < 2:
             return None
-        size = scale_of(local, found.values)
-        margin = min(_widest(side, width) for side in sides)
-        if not margin > LEAST_MARGIN * size:
+        least = LEAST_MARGIN * scale_of(local, found.values)
+        bounds = _search(problem, sides, (exit_low, exit_high), apart, max(4.0 * found.change, least), goal)
+        if bounds is not None:
+            return Swept(*bounds, sides[int(problem.proper_max)].found.rows, found.sweeps)
+        margin = _widest(sides, goal.width)
+        if not margin > least:
             return None
-        if margin >= 4.0 * found.change:
-            bounds = _both(problem, sides, (exit_low, exit_high), apart, margin, mend)
-            if bounds is not None:
-                excess = _excess(*bounds, local.n, width, apart)
-                if excess <= 1.0:
-                    return Swept(*bounds, sides[int(problem.proper_max)].found.rows, found.sweeps)
-                width /= min(excess, MOST_EXCESS)
-            elif mend:
-                return None
-            else:
-                mend, width = width <= FINE, (FINE if width > FINE else NARROWER * width)
-            margin = min(_widest(side, width) for side in sides)
         tolerance = min(0.125 * margin, 0.25 * tolerance)
+    return None
+
+
+@dataclass(eq=False)
+class _Goal:
+    """The width of the bounds to look for next, 0 if there are none, and whether these may be mended."""
+
+    width: float
+    mend: bool = False
+
+
+def _search(
+    problem: Problem,
+    sides: list[_Bound],
+    exits: tuple[np.ndarray, np.ndarray],
+    apart: float,
+    least: float,
+    goal: _Goal,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Bounds as narrow as asked, at margins from the widest of use down to ``least``; without any, another goal."""
+    failed = False
+    while (margin := _widest(sides, goal.width)) >= least:
+        bounds = _both(problem, sides, exits, apart, margin, goal.mend)
+        if bounds is not None:
+            excess = _excess(*bounds, sides[0].local.n, goal.width, apart)
+            if excess <= 1.0:
+                return bounds
+            goal.width /= min(excess, MOST_EXCESS)
+        elif goal.mend:
+            goal.width = 0.0
+            return None
+        else:
+            failed, goal.mend = True, goal.width <= FINE
+            goal.width *= NARROWER
+    if failed:
+        goal.width = min(goal.width, FINE)
     return None
 
 
@@ -286,10 +328,11 @@ def _excess(lower: np.ndarray, upper: np.ndarray, n: int, width: float, apart: f
     return float((between / np.maximum(1.0, np.abs(lower[:n]))).max()) / width
 
 
-def _widest(side: _Bound, width: float) -> float:
+def _widest(sides: list[_Bound], width: float) -> float:
     """The largest margin whose bracket is as narrow as asked."""
-    sizes = np.maximum(1.0, np.abs(side.found.values[: side.found.local.n]))
-    return 0.45 * width * float((sizes / np.maximum(side.steps, 1.0)).min())
+    found = [side.found.values[: side.found.local.n] for side in sides]
+    sizes = [np.maximum(1.0, np.abs(values)) / np.maximum(side.steps, 1.0) for values, side in zip(found, sides)]
+    return 0.45 * width * float(min(size.min() for size in sizes))
 
 
 def _sides(
