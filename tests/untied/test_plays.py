@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
-from rpl_agent import Certificate, Config, RPLAgent
+from rpl_agent import Certificate, Config, Objective, RPLAgent, build_noise
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.sampling.judge import LARGEST_SHARE, LEAST_SHARE, JudgedPlays
 from rpl_agent.core.model import Policy
+from rpl_agent.core.model.building.noise import chances_of
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.untied.plays import PlayedBound, grouped, policy_share
 from rpl_agent.guarantee.verify import verify
@@ -88,6 +90,52 @@ def test_bounds_hold_in_many_runs_at_every_look(sized):
             wrong |= not certificate.lower <= own + 1e-9 or not best <= certificate.upper + 1e-9
         missed += wrong
     assert missed <= (1 if runs == 6 else 5)  # each with probability at most 0.1: more in one of 25 trials
+
+
+class Stairs(gym.Env):
+    """Begins on one of some stairs; action 1 goes down, and the ground pays."""
+
+    observation_space, action_space, spec = gym.spaces.Discrete(17), gym.spaces.Discrete(2), None
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = int(self.np_random.integers(1, 17))
+        return self.at, {}
+
+    def step(self, action):
+        self.at -= int(action)
+        return self.at, float(self.at == 0), self.at == 0, False, {}
+
+
+def test_where_the_start_alone_is_unknown_all_episodes_from_the_first_mark_on_play_the_policy():
+    """The draw of a start is data, so it calls for updates; nobody else would play for more of it."""
+    noise = {"start": list(range(1, 17))}
+    model = build_noise(
+        dict(chances_of(noise)[0]["start"]),
+        lambda s: [0] if s == 0 else [0, 1],
+        noise=noise,
+        key=lambda s, a: None,
+        effect=lambda s, a, label: s - a,
+        labels={"ground": lambda s: s == 0},
+        rewards={"reward": lambda s, a, after: float(s == 1 and after == 0)},
+    )
+    goal = Objective.discounted("reward", 0.9, target="ground")
+    found = RPLAgent(Stairs(), pmdp=model, objective=goal, config=Config(delta=0.1), seed=0)
+    found.learn(budget=300, log_interval=300)
+    record, certificate = found.session.witness, found.certificate
+    assert len(record.worth) == 300 - record.since >= 200
+    assert certificate.plays is not None and certificate.lower == certificate.plays.bound()
+
+
+@pytest.mark.parametrize("earned, kept", [("high", True), ("low", False)])
+def test_a_policy_is_kept_for_what_its_plays_earned_whatever_the_model_says(earned, kept):
+    found = agent()
+    found.learn(budget=100, log_interval=100)
+    judge, record, counts = found.session.judge, found.session.witness, found.session.experience.counts
+    poor = record.policy = Policy.deterministic(found.pmdp.state_ptr[1:] - 1)
+    record.worth = [getattr(judge.bound(record), earned)] * 20_000
+    judge.consider(record, counts, 10**6, found.session.target)
+    assert (record.policy is poor) == kept
 
 
 def test_plays_that_were_given_up_count_as_the_worst():

@@ -41,7 +41,7 @@ def marked(world: Unknown, policy: Policy, episodes: int, seed: int, adapt: bool
         if weight:
             counts.mark(weight, progress=share)
         if adapt:
-            best, _ = FrequencyEstimate(pmdp, OBJECTIVES["discounted"], counts.transitions).best()
+            best = FrequencyEstimate(pmdp, OBJECTIVES["discounted"], counts.transitions).best()
             policy = Policy.randomised(0.5 * best.as_weights(pmdp) + 0.5 * Policy.uniform(pmdp).as_weights(pmdp))
     return counts
 

@@ -76,6 +76,10 @@ class PlayJudge:
         self._upward = objective.sense is Sense.MIN
         self.plays = False
         self._is_judging = False  # whether the latest request was for plays
+        unknown = pmdp.transition_row[~pmdp.table.is_constant[pmdp.expression]]
+        # if the start alone is unknown, every episode says the same of it, so all of them play the policy
+        only_start = (pmdp.row_state[unknown] == pmdp.initial_state).all()
+        self._shares = (1.0, 1.0) if only_start else (LEAST_SHARE, LARGEST_SHARE)  # the least and the largest
         self._worth: PathWorth | None = None
         if config.bets_on_rows and RowBets.apply(pmdp, objective):
             worth = PathWorth(pmdp, objective)
@@ -117,15 +121,18 @@ class PlayJudge:
             return
         record.mark = MARK_GROWTH * episodes
         estimate = FrequencyEstimate(self._pmdp, self._objective, counts.transitions)
-        policy, value = estimate.best()
+        policy = estimate.best()
         if record.policy is not None and record.worth:
-            own = estimate.value(record.policy)
-            better = own - value if self._upward else value - own
-            open_now = abs(float(np.mean(record.worth)) - self.bound(record).bound())  # the estimate has doubts
-            if better <= open_now * self._behind(record, episodes, target):
+            worth, sign = np.array(record.worth), -1.0 if self._upward else 1.0
+            mean = float(worth.mean())
+            error = float(worth.std(ddof=1)) / math.sqrt(len(worth)) if len(worth) > 1 else math.inf
+            # plays know what the policy is worth, also where the model has hardly seen its rows
+            present = max(sign * estimate.value(record.policy), sign * mean - error)
+            slack = abs(mean - self.bound(record).bound())
+            if sign * estimate.value(policy) - present <= slack * self._behind(record, episodes, target):
                 return
         record.policy, record.number, record.since = policy, record.number + 1, episodes
-        record.worth, record.longest = [], 0
+        record.worth, record.longest, record.share = [], 0, self._within(record.share)
 
     def _behind(self, record: JudgedPlays, episodes: int, target: Target | None) -> float:
         """`falls_behind` of a new policy at the end of the budget."""
@@ -188,4 +195,9 @@ class PlayJudge:
         mean = float(np.mean(record.worth))
         own, rest = abs(mean - bound), abs((certificate.lower if self._upward else certificate.upper) - mean)
         if own + rest > 0.0:
-            record.share = min(max(own / (own + rest), LEAST_SHARE), LARGEST_SHARE)
+            record.share = self._within(own / (own + rest))
+
+    def _within(self, share: float) -> float:
+        """The share of episodes that play the policy, not too small and not too large."""
+        least, most = self._shares
+        return min(max(share, least), most)

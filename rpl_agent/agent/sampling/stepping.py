@@ -149,7 +149,7 @@ class EnvSource:
             lane.value = checker.gain(lane.drawn, 0)
             seen.append(lane.drawn)
             checker.experience.watch.add(lane.drawn, i, True, lane.draws)
-            checker.count(checker.pmdp.transition_row[lane.drawn], lane.drawn, request.limits)
+            done.due |= checker.count(checker.pmdp.transition_row[lane.drawn], lane.drawn, request.limits)
         if checker.over_at_once[lane.state]:
             done.end(lane.number, checker.sign * lane.value, 0, lane.value, False)
             lane.phase = OVER if self._mode == "DISABLED" else OUTSIDE

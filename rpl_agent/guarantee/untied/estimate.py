@@ -21,29 +21,35 @@ class FrequencyEstimate:
         self._sign = 1.0 if objective.sense is Sense.MAX else -1.0
         constant = pmdp.table.is_constant[pmdp.expression]
         self._is_known = np.minimum.reduceat(constant, pmdp.row_ptr[:-1])
-        visits = np.add.reduceat(transitions, pmdp.row_ptr[:-1]).astype(float)
-        self._doubt = np.where(self._is_known, 0.0, DOUBT / (visits + DOUBT))
-        chances = pmdp.table.at(np.zeros(pmdp.num_parameters))[pmdp.expression]
-        total = (visits + DOUBT)[pmdp.transition_row]
-        self._share = np.where(self._is_known[pmdp.transition_row], chances, transitions / total)
+        self._transitions = transitions
+        self._visits = np.add.reduceat(transitions, pmdp.row_ptr[:-1]).astype(float)
+        self._chances = pmdp.table.at(np.zeros(pmdp.num_parameters))[pmdp.expression]
 
-    def best(self) -> tuple[Policy, float]:
-        """The best policy and its value from the start."""
-        return self._iterate(None)
+    def best(self) -> Policy:
+        """The best policy, with doubts about rows with few visits."""
+        return self._iterate(None, DOUBT)[0]
 
     def value(self, policy: Policy) -> float:
-        """The value of a deterministic policy from the start."""
-        return self._iterate(policy)[1]
+        """The value of a deterministic policy from the start, without doubts: plays have none either."""
+        return self._iterate(policy, 0.0)[1]
 
-    def _iterate(self, policy: Policy | None) -> tuple[Policy, float]:
+    def _shares(self, doubt: float) -> tuple[np.ndarray, np.ndarray]:
+        """Shares of transitions (T,), and of the worst state (R,), which is all that is left to a row never tried."""
+        total = np.maximum(self._visits + doubt, 1.0)
+        worst = np.where(self._is_known, 0.0, np.where(self._visits > 0.0, doubt / total, 1.0))
+        row = self._pmdp.transition_row
+        return np.where(self._is_known[row], self._chances, self._transitions / total[row]), worst
+
+    def _iterate(self, policy: Policy | None, doubt: float) -> tuple[Policy, float]:
         pmdp, task, sign = self._pmdp, self._task, self._sign
+        shares, of_worst = self._shares(doubt)
         horizon, discount = task.objective.horizon, task.objective.discount
         known = sign * task.target * task.criterion.at_target
         reward, first = sign * task.reward, pmdp.row_ptr[:-1]
         values, rules = np.where(task.decided, known, 0.0), list[np.ndarray]()
         for k in range(MOST_ROUNDS if horizon is None else horizon):
             worst = float(values.min(initial=0.0))
-            mean = np.add.reduceat(self._share * values[pmdp.successor], first) + self._doubt * worst
+            mean = np.add.reduceat(shares * values[pmdp.successor], first) + of_worst * worst
             rows = reward + discount * mean
             if policy is None:
                 chosen = self._best_rows(rows)

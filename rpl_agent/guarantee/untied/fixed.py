@@ -91,7 +91,7 @@ class VisitBets:
         return np.where(self.pmdp.table.is_constant[expression], 0, mark.successes[expression])
 
     def _best_at(self, mark: Mark) -> Policy:
-        return FrequencyEstimate(self.pmdp, self.objective, self._before(mark)).best()[0]
+        return FrequencyEstimate(self.pmdp, self.objective, self._before(mark)).best()
 
     def _claim(self, mark: Mark, policy: Policy, is_given: bool) -> VisitClaim | None:
         rows = PolicyRows.of(self.pmdp, self.objective, policy)
