@@ -1,11 +1,12 @@
 """No model: certificates of environments of which only a range of returns is known.
 
 ``gap`` = ``upper`` − ``lower`` of one run at δ = 0.1; ``V*`` and ``value`` (of the
-returned policy) are exact. ``aim`` is the gap of the method's prototype, on worlds of the same names. Beside it
-``ucrl2``, upper − lower of UCRL2's L1 balls (its states and rewards known to exist) for the same data and policy, and
-``q_learning``, the lower bound that half of the episodes give for the greedy policy which Q-learning found in the other
-half. ``cpu`` is the agent's processor time, ``stepping`` that of the environment alone for as many steps, measured
-during the run: the pace of a machine that others use changes.
+returned policy) are exact. ``aim`` is the gap of the method's prototype, on worlds of the same names. ``plays`` of the
+returned policy gave ``lower``; any method's ``lower`` is below ``value`` by ``least`` or more in half of its runs (the
+end of docs/tutorials/from_nothing.md). Beside it ``ucrl2``, upper − lower of UCRL2's L1 balls (its states and rewards
+known to exist) for the same data and policy, and ``q_learning``, the lower bound that half of the episodes give for the
+greedy policy which Q-learning found in the other half. ``cpu`` is the agent's processor time, ``stepping`` that of the
+environment alone for as many steps, measured during the run: the pace of a machine that others use changes.
 
 --full adds 10^5 episodes. ``missed``: whether a bound excludes the truth, which may happen to a tenth of the runs.
 --only takes the name of a world, ``memory`` or ``graph``. ``memory``: the largest memory of a run with 10^5 rows, in a
@@ -241,6 +242,8 @@ def measure(name: str, world: World, budget: int) -> dict[str, Any]:
         "upper": found.upper,
         "gap": found.gap,
         "aim": aims.get(budget, math.nan),
+        "plays": found.plays,
+        "least": (1.0 - (2.0 * DELTA) ** (1.0 / budget)) * (own - world.returns[0]),
         "ucrl2": ucrl2_gap(world, agent, policy),
         "q_learning": q_learning(world, budget),
         "missed": missed,

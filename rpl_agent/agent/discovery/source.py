@@ -28,7 +28,7 @@ FIRST_SHARE = 0.5
 #: A row is as good as the best of its state up to this share of the range of returns.
 TIE = 1e-9
 #: Steps between two looks for Ctrl-C.
-LOOKS = 32
+LOOKS = 64
 #: Types of whole numbers: equal ones are the same key of a dictionary, so each is its own canonical form.
 WHOLE = (int, np.int64, np.int32)
 #: Types of rewards that may be part of a key.
