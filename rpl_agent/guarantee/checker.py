@@ -32,6 +32,7 @@ import json
 import re
 import sys
 import zlib
+from collections.abc import Callable
 from copy import copy
 from fractions import Fraction
 from itertools import pairwise
@@ -47,7 +48,7 @@ ONE = 1 << BITS
 #: coordinates) and for a graph whose expressions are not trusted; the rest covers the rounding of 1/13 + 1/13 + …
 SHARES = {"likelihood with bets": (7220, 2090, 190), "likelihood": (0, 9215, 285)}
 SHARES |= {"likelihood of a table": (0, 4750, 4750), "anytime": (0, 0, 9500), "graph": (0, 0, 99)}
-SHARES |= {"likelihood with bets, of blocks": (6000, 1000, 2500)}
+SHARES |= {"likelihood with bets, of blocks": (8000, 500, 1000)}
 MOST_COORDINATES, MOST_OF_BLOCKS = 12, 64  # of a joint likelihood: with particles, and of all blocks
 #: Points of a window's prior by coordinates (last entry: and more), and the steps of their sequence in each.
 PARTICLES = (0, 64, 256, 512, 1024, 4096)
@@ -212,6 +213,7 @@ def ln_factorial(n: int) -> tuple[int, int]:
 Monomial = tuple[tuple[int, int], ...]  # (parameter, power), …
 Polynomial = dict[Monomial, Fraction]
 Cut = tuple[list[Fraction], Fraction]  # a·x ≤ b
+Map = Callable[[list[float]], list[float]]
 Slab = tuple[Fraction, list[Fraction], Fraction, Fraction]  # μ, h, low, high: low ≤ h·x ≤ high
 
 
@@ -850,6 +852,36 @@ def stake_level(level: int) -> float:
     return (level >> BITS - 16) / (1 << 16)
 
 
+def rivals(x: list[float], old: list[list[float]], sign: int, solve: Map, slope: Map, chances: Map) -> list[Any]:
+    """Gradients of the best value where one of two policies is best, and where the other one is.
+
+    Where policies compete, the gradient at x jumps between theirs, and bets on both in turn are bets on neither. These
+    are the slopes 4 standard deviations from x, for and against the difference of the ``old`` two, of policies that
+    differ: one is best at either end. While they are alike: the slopes at x, and where what is best at x disappoints.
+    """
+
+    def dot(a: list[float], b: list[float]) -> float:
+        return fsum(map(mul, a, b))
+
+    def along(direction: list[float]) -> list[float]:
+        shift = solve(direction)
+        size = dot(direction, shift)
+        scale = 4 / sqrt(size) if 0 < size < 1e300 else 0.0
+        for _ in range(12):
+            point = [a + scale * b for a, b in zip(x, shift)]
+            if min(chances(point)) >= 0:
+                return slope(point)
+            scale /= 2
+        return slope(x)
+
+    one, other = old
+    shifts = solve(one), solve(other)
+    if dot(one, shifts[1]) ** 2 >= 0.81 * dot(one, shifts[0]) * dot(other, shifts[1]):
+        here = slope(x)
+        return [here, along([-sign * a for a in here])]
+    return [along([way * (a - b) for a, b in zip(one, other)]) for way in (sign, -sign)]
+
+
 class Bets:
     """Cuts a·x ≤ b of slabs that contain the truth at all marks simultaneously, except with probability α.
 
@@ -863,56 +895,75 @@ class Bets:
 
     Any payoffs are valid. These test x against a shift along I⁻¹G, I the curvature and G the gradient of the best value
     at the `fit` of the data before the mark, or −G, or the last G that was not 0: computed here, so that nobody can
-    choose them afterwards.
+    choose them afterwards. Models of blocks have two series of bets, with α/2 each, along the gradients of `rivals`.
     """
 
     GRID = 1 << 26  # payoffs are whole numbers over this
 
     def __init__(self, model: Model, objective: Objective, line: Coordinates, alpha: Fraction) -> None:
-        self.model, self.objective, self.line, self.level = model, objective, line, ln(2 / alpha)[1]
-        self.aimed = self.found_with = 0  # transitions with which direction and gradient were found
-        self.shift, self.gradient = list[float](), [0.0] * line.dimension
+        self.model, self.objective, self.line, series = model, objective, line, 2 if line.is_product else 1
+        self.level = ln(2 * series / alpha)[1]
+        self.aimed = self.found_with = 0  # transitions with which directions and slopes were found
+        self.slopes, self.gradients, self.shifts = ([[0.0] * line.dimension] * series for _ in range(3))
 
-    def payoffs(self, x: list[float], share: float, K: list[int], N: list[int]) -> list[int]:
-        """u of the free expressions from a mark on: a function of the data before it."""
+    def payoffs(self, x: list[float], share: float, K: list[int], N: list[int]) -> list[list[int]]:
+        """u of the free expressions from a mark on, of every series: a function of the data before it."""
         if 4 * sum(K) >= 5 * self.aimed:
             self._aim(x, K, N)
         size = stake(stake_level(self.level), share) * sqrt(share)
-        return [round(max(-0.5, min(0.5, size * unit)) * self.GRID) for unit in self.unit]
+        return [[round(max(-0.5, min(0.5, size * y)) * self.GRID) for y in unit] for unit in self.units]
 
     def cuts(self, data: Data) -> list[Cut]:
-        """Two for each mark after the first one with bets, and two for all the data."""
+        """Two of each series for each mark after the first one with bets, and two for all the data."""
         line, found = self.line, list[Cut]()
-        sums, gain, loss = [0] * (line.dimension + 1), 0, 0  # Σ N u f = sums[0] + sums[1:]·x over `den`; ln of u and −u
+        # per series Σ N u f = sums[0] + sums[1:]·x over `den`; ln of u and −u
+        series = [([0] * (line.dimension + 1), 0, 0) for _ in self.shifts]
         marks = [(x, *mark[1:]) for x, mark in zip(data.fits(line), data.marks) if mark[1]]
         den, now = line.den * self.GRID, (line.start, Fraction(1), data.successes, data.trials)
         for (x, share, K, N), (_, _, later, tried) in pairwise([*marks, now]):
-            for f, u in zip(line.free, self.payoffs(x, float(share), K, N)):
-                hits, staked = later[f] - K[f], (tried[f] - N[f]) * u
-                sums = [a + staked * x for a, x in zip(sums, line.terms[f])]
-                if hits and u:
-                    gain, loss = (
-                        y + hits * ln(Fraction(self.GRID + z, self.GRID))[0] for y, z in ((gain, u), (loss, -u))
-                    )
-            for sign, won in ((1, loss), (-1, gain)):
-                b = Fraction(self.level - won, ONE) - Fraction(sign * sums[0], den)
-                found.append(([Fraction(sign * a, den) for a in sums[1:]], b))
+            for k, payoffs in enumerate(self.payoffs(x, float(share), K, N)):
+                sums, gain, loss = series[k]
+                for f, u in zip(line.free, payoffs):
+                    hits, staked = later[f] - K[f], (tried[f] - N[f]) * u
+                    sums = [a + staked * x for a, x in zip(sums, line.terms[f])]
+                    if hits and u:
+                        gain, loss = (
+                            y + hits * ln(Fraction(self.GRID + z, self.GRID))[0] for y, z in ((gain, u), (loss, -u))
+                        )
+                series[k] = sums, gain, loss
+                for sign, won in ((1, loss), (-1, gain)):
+                    b = Fraction(self.level - won, ONE) - Fraction(sign * sums[0], den)
+                    found.append(([Fraction(sign * a, den) for a in sums[1:]], b))
         return found
 
     def _aim(self, x: list[float], K: list[int], N: list[int]) -> None:
-        """unit: payoffs for a shift by one standard deviation of the value."""
+        """units: payoffs for shifts by one standard deviation of the value."""
         free, self.aimed = self.line.free, sum(K)
         p = [max(q, (K[f] + 0.5) / (4 * N[f] + 4)) for f, q in zip(free, self.line.chances(x))]
         information = self.line.information([N[f] / q for f, q in zip(free, p)])
         ridge = fsum(information[i][i] for i in range(len(x))) * 2.0**-30 + 1e-300
+        matrix = shifted(information, ridge)
+
+        def solve(gradient: list[float]) -> list[float]:
+            return solved(matrix, gradient) or [0.0] * len(x)
+
         if self.aimed >= 2 * self.found_with:
-            slope, self.found_with = self._slope(x), self.aimed
-            back = fsum(a * b for a, b in zip(slope, self.shift)) < 0  # bets for and against a shift would cancel
-            self.gradient = [-a for a in slope] if back else slope if any(slope) else self.gradient
-        self.shift = shift = solved(shifted(information, ridge), self.gradient) or [0.0] * len(x)
-        size = fsum(a * b for a, b in zip(self.gradient, shift))
-        scale = 1 / sqrt(size) if 0 < size < 1e300 else 0.0
-        self.unit = [scale * fsum(a * b for a, b in zip(w, shift)) / q for q, (_, *w) in zip(p, self.line.floats)]
+            self.found_with, self.slopes = self.aimed, self._slopes(x, solve)
+            backs = [fsum(map(mul, *pair)) < 0 for pair in zip(self.slopes, self.shifts)]  # bets both ways would cancel
+            given = zip(self.slopes, backs, self.gradients)
+            self.gradients = [[-a for a in new] if back else new if any(new) else old for new, back, old in given]
+        self.shifts, self.units = [solve(gradient) for gradient in self.gradients], list[list[float]]()
+        for gradient, shift in zip(self.gradients, self.shifts):
+            size = fsum(map(mul, gradient, shift))
+            scale, rows = 1 / sqrt(size) if 0 < size < 1e300 else 0.0, zip(p, self.line.floats)
+            self.units.append([scale * fsum(a * b for a, b in zip(w, shift)) / q for q, (_, *w) in rows])
+
+    def _slopes(self, x: list[float], solve: Map) -> list[list[float]]:
+        """Of every series."""
+        if len(self.slopes) == 1:
+            return [self._slope(x)]
+        sign = 1 if self.objective.maximising else -1
+        return rivals(x, self.slopes, sign, solve, self._slope, self.line.chances)
 
     def _slope(self, x: list[float]) -> list[float]:
         """The gradient of the best value at x: Σ over transitions of expected passages · value behind them · w_f."""

@@ -336,7 +336,7 @@ def test_the_table_of_shares():
         "likelihood of a table": (0, 4750, 4750),
         "anytime": (0, 0, 9500),
         "graph": (0, 0, 99),
-        "likelihood with bets, of blocks": (6000, 1000, 2500),
+        "likelihood with bets, of blocks": (8000, 500, 1000),
     }
 
 
@@ -533,7 +533,7 @@ def test_slabs_have_every_error_against_them(wide):
     now = (None, Fraction(1), data.successes, data.trials)
     sums, gain, loss, expected = [Fraction(0), Fraction(0)], 0, 0, []
     for (x, share, K, N), (_, _, later, tried) in itertools.pairwise([*marks, now]):
-        for f, u in zip(line.free, twin.payoffs(x, float(share), K, N)):
+        for f, u in zip(line.free, twin.payoffs(x, float(share), K, N)[0]):
             hits, trials = later[f] - K[f], tried[f] - N[f]
             sums = [a + Fraction(trials * u * y, grid * line.den) for a, y in zip(sums, line.terms[f])]
             if hits and u:
@@ -547,10 +547,10 @@ def test_slabs_have_every_error_against_them(wide):
 def test_payoffs_are_at_most_a_half():
     bets, data = betting()
     (x, K, N) = data.fits(bets.line)[1], data.marks[1][2], data.marks[1][3]
-    assert max(map(abs, bets.payoffs(x, 0.25, K, N))) <= checker.Bets.GRID // 2
-    bets.unit = [1e9, -1e9]
+    assert max(map(abs, bets.payoffs(x, 0.25, K, N)[0])) <= checker.Bets.GRID // 2
+    bets.units = [[1e9, -1e9]]
     bets.aimed = 10**9  # keep these
-    assert bets.payoffs(x, 0.25, K, N) == [checker.Bets.GRID // 2, -(checker.Bets.GRID // 2)]
+    assert bets.payoffs(x, 0.25, K, N) == [[checker.Bets.GRID // 2, -(checker.Bets.GRID // 2)]]
 
 
 def test_the_first_mark_finds_a_direction():
@@ -559,7 +559,7 @@ def test_the_first_mark_finds_a_direction():
     assert (bets.aimed, bets.found_with) == (0, 0)
     x = data.fits(bets.line)[0]
     bets.payoffs(x, 0.25, [0, 0, 0], [0, 0, 0])
-    assert bets.unit and bets.aimed == 0
+    assert bets.units and bets.aimed == 0
 
 
 def test_particles_are_bounded_by_what_they_cost(monkeypatch):

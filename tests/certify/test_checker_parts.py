@@ -103,7 +103,7 @@ class PeekingBets(checker.Bets):
     def _aim(self, x, K, N):
         super()._aim(x, K, N)
         ahead = 1 if self.final[0][0] > self.p * self.final[1][0] else -1
-        self.unit = [ahead * abs(self.unit[0]), -ahead * abs(self.unit[1])]
+        self.units = [[ahead * abs(unit[0]), -ahead * abs(unit[1])] for unit in self.units]
 
 
 @pytest.mark.parametrize("p", [0.2, 0.85, pytest.param(0.5, marks=pytest.mark.nightly)])
@@ -152,22 +152,22 @@ def plane() -> checker.Coordinates:
 def test_bets_stay_on_one_side(slope, gradient):
     """Bets that x is larger and bets that it is smaller would leave a slab without end."""
     bets, counts = checker.Bets(*coin(), plane(), Fraction(1, 100)), ([5, 5, 10], [20, 20, 20])
-    assert bets.gradient == [0.0, 0.0] and bets.shift == []
-    bets.shift, bets.gradient = [2.0, 0.5], [7.0, 8.0]
+    assert bets.gradients == bets.shifts == bets.slopes == [[0.0, 0.0]]
+    bets.shifts, bets.gradients = [[2.0, 0.5]], [[7.0, 8.0]]
     bets._slope = lambda x: slope  # type: ignore[method-assign]
     bets._aim([0.25, 0.25], *counts)
-    assert bets.gradient == gradient and bets.found_with == bets.aimed == 20
-    assert sum(a * b for a, b in zip(bets.shift, gradient)) > 0
+    assert bets.gradients == [gradient] and bets.slopes == [slope] and bets.found_with == bets.aimed == 20
+    assert sum(a * b for a, b in zip(bets.shifts[0], gradient)) > 0
     bets._slope = None  # type: ignore[assignment, method-assign]
     bets._aim([0.25, 0.25], [9, 9, 21], [39, 39, 39])  # too little is new
-    assert bets.gradient == gradient
+    assert bets.gradients == [gradient]
 
 
 def test_without_any_slope_nothing_is_bet():
     bets = checker.Bets(*coin(), plane(), Fraction(1, 100))
     bets._slope = lambda x: [0.0, 0.0]  # type: ignore[method-assign]
     bets._aim([0.25, 0.25], [5, 5, 10], [20, 20, 20])
-    assert bets.unit == [0.0, 0.0, 0.0]
+    assert bets.units == [[0.0, 0.0, 0.0]]
 
 
 def money(level: checker.Likelihood, p: float) -> float:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from benchmarks import block_worlds
 from rpl_agent import Objective
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Sense, build
@@ -22,6 +23,7 @@ from tests.likelihood.test_bets import MODELS, OBJECTIVES
 from tests.reference.proofs import checked_model
 
 WORLDS = ("Aircraft-20x10", "Betting-25", "Glider-11x9", "MarsRover-10x10")
+BLOCKS = ("bridges", "random 1", "wet chicken")
 
 
 def _exactly(count, seed):
@@ -50,7 +52,10 @@ def test_sums_are_rounded_once(seed):
 
 def _data(name, episodes=300, seed=5):
     """(model, objective, counts with marks) of a world, or of a small model of `test_bets`."""
-    if name in WORLDS:
+    if name in BLOCKS:
+        world = block_worlds.world(name)
+        model, objective, theta, steps = world.pmdp, world.objective, world.theta, world.steps
+    elif name in WORLDS:
         world = benchmark(name)
         model, objective, theta, steps = world.pmdp, world.objective, np.array(world.theta), world.max_episode_steps + 1
     else:
@@ -60,7 +65,7 @@ def _data(name, episodes=300, seed=5):
     return model, objective, uniform_counts(model, objective, theta, episodes, steps, seed)
 
 
-NAMES = [*WORLDS, *(f"{model}: {objective}" for model in MODELS for objective in OBJECTIVES)]
+NAMES = [*WORLDS, *BLOCKS, *(f"{model}: {objective}" for model in MODELS for objective in OBJECTIVES)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -84,11 +89,13 @@ def test_all_numbers_of_a_mark_are_the_checkers(name):
         if mark.progress:
             placed = bets._next(model, ours, (objective, alpha), mark, x, last, placed)
             payoffs = own.payoffs(x.tolist(), mark.progress, mark.successes.tolist(), mark.trials.tolist())
-            assert payoffs == (placed.payoff * own.GRID).tolist()
-            assert own.shift == placed.aim.shift.tolist() and own.gradient == placed.aim.gradient.tolist()
+            assert payoffs == [(u * own.GRID).tolist() for u in placed.payoffs]
+            assert own.shifts == [series.shift.tolist() for series in placed.aim.series]
+            assert own.gradients == [series.gradient.tolist() for series in placed.aim.series]
+            assert own.slopes == [slope.tolist() for slope in placed.aim.slopes]
             last = mark
             aims.add(placed.aim.total)
-    assert len(aims) > 5 and any(payoffs) == any(own.gradient)
+    assert len(aims) > 5 and any(map(any, payoffs)) == any(map(any, own.gradients))
 
 
 def _silent(random_start):

@@ -119,7 +119,7 @@ def _own_payoffs(model, mark):
     own = checker.Bets(checked, asked, line, Fraction(1, 4))
     counts = mark.successes.tolist(), mark.trials.tolist()
     x = line.next_fit(counts[0], line.start, 0)[0]
-    return np.array(own.payoffs(x, mark.progress, *counts)) / own.GRID
+    return np.array(own.payoffs(x, mark.progress, *counts)[0]) / own.GRID
 
 
 def _products():

@@ -1,4 +1,4 @@
-"""`Aim`: the direction in which bets are placed at a mark, as `checker.Bets` finds it, bit for bit."""
+"""`Aim`: the directions in which bets are placed at a mark, as `checker.Bets` finds them, bit for bit."""
 
 from __future__ import annotations
 
@@ -14,19 +14,41 @@ from rpl_agent.guarantee.likelihood.line import Line
 
 
 @dataclass(frozen=True, eq=False)
-class Aim:
-    """Payoffs for a shift by one standard deviation of the value."""
+class Direction:
+    """Of one series of bets: payoffs for a shift by one standard deviation of the value."""
 
-    total: int  # number of transitions when this aim was found
-    slope_total: int  # number of transitions when its gradient was found
-    gradient: np.ndarray  # (r,) of the best value
-    shift: np.ndarray  # (r,) the direction in which the data say least about the value
+    gradient: np.ndarray  # (r,) of the best value, of either sign
+    shift: np.ndarray  # (r,) in which the data say least about the value
     unit: np.ndarray  # (n,) payoffs of the free expressions
 
     def payoffs(self, level: float, share: float) -> np.ndarray:
         """(n,) payoffs from the mark at which this share of the plan is done; level: ln of the wealth to reach."""
         size = checker.stake(level, share) * math.sqrt(share)
         return np.rint(np.clip(size * self.unit, -0.5, 0.5) * checker.Bets.GRID) / checker.Bets.GRID
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """The directions of all series."""
+
+    total: int  # number of transitions when this aim was found
+    slope_total: int  # number of transitions when its slopes were found
+    slopes: list[np.ndarray]  # (r,) of each series, with their own sign
+    series: list[Direction]
+
+
+class _Information:
+    """What the data before a mark tell about shifts of x (r,)."""
+
+    def __init__(self, line: Line, chances: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> None:
+        self.line, self.N = line, trials[line.free].astype(float)
+        self.p = np.maximum(chances, (successes[line.free] + 0.5) / (4 * self.N + 4))
+
+    def direction(self, gradient: np.ndarray) -> Direction:
+        line, gradient = self.line, np.ascontiguousarray(gradient, dtype=float)
+        shift, unit = np.empty(line.dimension), np.empty(len(line.free))
+        core.aim(len(unit), line.dimension, line.floats, self.p, self.N, gradient, None, shift, unit)
+        return Direction(gradient, shift, unit)
 
 
 def next_aim(
@@ -36,24 +58,38 @@ def next_aim(
     total = int(successes.sum())
     if before is not None and 4 * total < 5 * before.total:
         return before
-    chances, N = line.chances(x), trials[line.free]
-    p = np.maximum(chances, (successes[line.free] + 0.5) / (4 * N + 4))
+    known = _Information(line, line.chances(x), successes, trials)
     if before is None or total >= 2 * before.slope_total:
-        gradient, slope_total = _on_one_side(world.slope(line, chances), before), total
+        slopes, slope_total = _slopes(world, line, x, known, before), total
+        gradients = slopes if before is None else list(map(_on_one_side, slopes, before.series))
     else:
-        gradient, slope_total = before.gradient, before.slope_total
-    shift, unit = np.empty(line.dimension), np.empty(len(line.free))
-    core.aim(len(unit), line.dimension, line.floats, p, N.astype(float), gradient, None, shift, unit)
-    return Aim(total, slope_total, gradient, shift, unit)
+        slopes, slope_total = before.slopes, before.slope_total
+        gradients = [series.gradient for series in before.series]
+    return Aim(total, slope_total, slopes, list(map(known.direction, gradients)))
 
 
-def _on_one_side(slope: np.ndarray, before: Aim | None) -> np.ndarray:
+def _slopes(world: BetWorld, line: Line, x: np.ndarray, known: _Information, before: Aim | None) -> list[np.ndarray]:
+    """(r,) of every series."""
+    if not line.is_product:
+        return [world.slope(line, line.chances(x))]
+    none = np.zeros(line.dimension)
+    old = [none, none] if before is None else before.slopes
+    found = checker.rivals(
+        x.tolist(),
+        [slope.tolist() for slope in old],
+        world.sign,
+        lambda direction: known.direction(np.array(direction)).shift.tolist(),
+        lambda point: world.slope(line, line.chances(np.array(point))).tolist(),
+        lambda point: line.chances(np.array(point)).tolist(),
+    )
+    return list(map(np.array, found))
+
+
+def _on_one_side(slope: np.ndarray, before: Direction) -> np.ndarray:
     """A gradient (r,) of either sign, so that bets on a value that rises and on one that falls do not cancel.
 
     Where the best policy's value does not depend on the unknowns, the gradient before stays: another one's may.
     """
-    if before is None:
-        return slope
     if math.fsum((slope * before.shift).tolist()) < 0.0:
         return -slope
     return slope if slope.any() else before.gradient
@@ -80,6 +116,7 @@ class BetWorld:
         per_step, late = 2 if pmdp.has_payments else 1, int(pmdp.has_random_start)
         steps = None if objective.horizon is None else late + per_step * objective.horizon
         self.sweeps = steps or max(16, min(1024, 2**24 // pmdp.num_transitions))
+        self.sign = 1 if objective.sense is Sense.MAX else -1
         self.model = core.BetModel(
             states=pmdp.num_states,
             rows=pmdp.num_rows,

@@ -52,11 +52,16 @@ class Wealth(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Bets from a mark on."""
+    """Bets of all series from a mark on."""
 
     aim: Aim
-    payoff: np.ndarray  # (n,)
-    wealth: Wealth  # at the mark
+    payoffs: list[np.ndarray]  # (n,) each
+    wealth: list[Wealth]  # at the mark
+
+    def settled(self, last: Mark, now: Mark | Counts, free: np.ndarray) -> list[Wealth]:
+        """The wealth of all series later."""
+        new = _since(last, now, free)
+        return [wealth.after(payoff, *new) for wealth, payoff in zip(self.wealth, self.payoffs)]
 
 
 _placed: WeakKeyDictionary[Mark, dict[tuple[Objective, float], Placed]] = WeakKeyDictionary()
@@ -87,11 +92,11 @@ def shares_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) 
 
 
 class Slabs(NamedTuple):
-    """Rows A x ≤ b, two for each settlement, numbered as in the checker."""
+    """Rows A x ≤ b, two for each settlement of each series, numbered as in the checker."""
 
     A: np.ndarray  # (2m, r)
     b: np.ndarray  # (2m,)
-    along: np.ndarray  # (r,) the direction in which the data say least about the value
+    along: np.ndarray  # (r,) the direction of the first series, in which the data say least about the value
 
     def tightest(self, center: np.ndarray) -> Rows:
         """The tightest row from the centre along the direction, and the tightest one against it, where they exist."""
@@ -114,25 +119,29 @@ def slabs(pmdp: ParametricMDP, counts: Counts, objective: Objective, alpha: floa
         if mark.progress > 0.0:
             placed = _next(pmdp, line, (objective, alpha), mark, x, last, placed)
             if last is not None:
-                found.append(placed.wealth)
+                found += placed.wealth
             last = mark
     if placed is None or last is None:
         return Slabs(np.zeros((0, line.dimension)), np.zeros(0), np.zeros(line.dimension))
-    found.append(placed.wealth.after(placed.payoff, *_since(last, counts, free)))
+    found += placed.settled(last, counts, free)
     sums, gain, loss, error = (np.array(part) for part in zip(*found))
     offset, normal = sums @ constant, sums @ weights
     size = np.abs(sums) @ (np.abs(constant) + np.abs(weights).sum(axis=1))
     error += (4.0 * len(free) + 64.0) * UNIT_ROUNDOFF * size + MARGIN
-    level = _level(alpha) / checker.ONE
+    level = _level(line, alpha) / checker.ONE
     A, b = np.empty((2 * len(found), line.dimension)), np.empty(2 * len(found))
     A[::2], b[::2] = normal, level - loss - offset + error
     A[1::2], b[1::2] = -normal, level - gain + offset + error
-    return Slabs(A, b, placed.aim.shift)
+    return Slabs(A, b, placed.aim.series[0].shift)
+
+
+def _level(line: Line, alpha: float) -> int:
+    """Nats to win, as `checker.Bets.level`."""
+    return _nats(alpha / 2 if line.is_product else alpha)
 
 
 @cache
-def _level(alpha: float) -> int:
-    """Nats to win, as `checker.Bets.level`."""
+def _nats(alpha: float) -> int:
     return checker.ln(2 / Fraction(alpha))[1]
 
 
@@ -148,12 +157,14 @@ def _next(
     """The bets from a mark on; known ones are kept with their mark."""
     known = _placed.setdefault(mark, {})
     if key not in known:
-        wealth, before = Wealth(np.zeros(len(line.free))), None
-        if placed is not None and last is not None:
-            wealth, before = placed.wealth.after(placed.payoff, *_since(last, mark, line.free)), placed.aim
         assert mark.trials is not None
+        before = None if placed is None else placed.aim
         aim = next_aim(bet_world(pmdp, key[0]), line, x, mark.successes, mark.trials, before)
-        known[key] = Placed(aim, aim.payoffs(checker.stake_level(_level(key[1])), mark.progress), wealth)
+        wealth = [Wealth(np.zeros(len(line.free))) for _ in aim.series]
+        if placed is not None and last is not None:
+            wealth = placed.settled(last, mark, line.free)
+        level = checker.stake_level(_level(line, key[1]))
+        known[key] = Placed(aim, [series.payoffs(level, mark.progress) for series in aim.series], wealth)
     return known[key]
 
 
