@@ -38,8 +38,8 @@ def test_bets_that_look_one_segment_ahead_are_found_out(world, sized, monkeypatc
     def cheating(pmdp, line, key, mark, x, last, placed):
         found = honest(pmdp, line, key, mark, x, last, placed)
         successes, trials = bets._since(mark, following[mark], line.free)
-        score = float(found.payoff @ (successes - trials * line.chances(x)))
-        return found if score >= 0.0 else found._replace(payoff=-found.payoff)
+        ahead = successes - trials * line.chances(x)
+        return found._replace(payoffs=[u if float(u @ ahead) >= 0.0 else -u for u in found.payoffs])
 
     def marked(pmdp, counts, objective, alpha):
         made = [mark for mark in counts.marks if mark.progress > 0.0]
