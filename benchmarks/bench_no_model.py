@@ -8,11 +8,11 @@ known to exist) for the same data and policy, and ``q_learning``, the lower boun
 greedy policy which Q-learning found in the other half. ``cpu`` is the agent's processor time, ``stepping`` that of the
 environment alone for as many steps, measured during the run: the pace of a machine that others use changes.
 
---full adds 10^5 episodes. ``missed``: whether a bound excludes the truth, which may happen to a tenth of the runs.
---only takes the name of a world, ``memory`` or ``graph``. ``memory``: the largest memory of a run with 10^5 rows, in a
-process of its own (10^6 steps; 10^7 with --full). ``graph``: what the same bets and plays give where it is known which
-states follow which, every row with probabilities of its own (10^4 episodes; Taxi, whose start alone is unknown then,
-10^5 with --full). ``aim`` and ``aim_loss`` are the prototype's gap and V* − ``lower``.
+--full adds 10^5 episodes, --first takes another seed. ``missed``: whether a bound excludes the truth, which may happen
+to a tenth of the runs. --only takes the name of a world, ``memory`` or ``graph``. ``memory``: the largest memory of a
+run with 10^5 rows, in a process of its own (10^6 steps; 10^7 with --full). ``graph``: what the same bets and plays give
+where it is known which states follow which, every row with probabilities of its own (10^4 episodes; Taxi, whose start
+alone is unknown then, 10^5 with --full). ``aim`` and ``aim_loss`` are the prototype's gap and V* − ``lower``.
 """
 
 from __future__ import annotations
@@ -149,18 +149,19 @@ def worlds() -> dict[str, World]:
     }
 
 
-def rows(smoke: bool = False, full: bool = False, only: str | None = None) -> list[dict[str, Any]]:
+def rows(smoke: bool = False, full: bool = False, only: str | None = None, first: int = SEED) -> list[dict[str, Any]]:
     budgets = (60,) if smoke else (1_000, 10_000, 100_000) if full else (1_000, 10_000)
     chosen = [(name, world) for name, world in worlds().items() if only in (None, name)]
     if smoke:
         chosen = chosen[:1]
-    found = [measure(name, world, budget) for name, world in chosen for budget in budgets]
+    found = [measure(name, world, budget, first) for name, world in chosen for budget in budgets]
     if only == "graph":
-        found += [graph_known(name, 60 if smoke else 100_000 if full and name == "Taxi" else 10_000) for name in GRAPH]
+        episodes = {name: 60 if smoke else 100_000 if full and name == "Taxi" else 10_000 for name in GRAPH}
+        found += [graph_known(name, budget, first) for name, budget in episodes.items()]
     if only in (None, "memory"):
         size, steps = (100, 2_000) if smoke else (25_000, 10_000_000 if full else 1_000_000)
         with multiprocessing.get_context("spawn").Pool(1) as alone:  # what others left behind does not count
-            found.append(alone.apply(memory, (size, steps)))
+            found.append(alone.apply(memory, (size, steps, first)))
     return found
 
 
@@ -183,10 +184,10 @@ class ManyStates(gym.Env):
         return self._state, 0.01 * (action == self._state % 4), drawn * 50.0 % 1.0 < 0.02, False, {}
 
 
-def memory(size: int, steps: int) -> dict[str, Any]:
+def memory(size: int, steps: int, seed: int) -> dict[str, Any]:
     """A run with 4 · size rows, and the largest memory of this process, in megabytes."""
     begun = time.process_time()
-    agent = RPLAgent(ManyStates(size), returns=(0, 1), discount=0.99, delta=DELTA, seed=SEED)
+    agent = RPLAgent(ManyStates(size), returns=(0, 1), discount=0.99, delta=DELTA, seed=seed)
     agent.learn(total_timesteps=steps, log_interval=10**9)
     found = agent.certificate
     status = Path("/proc/self/status")
@@ -220,11 +221,11 @@ class Pace(BaseCallback):
     _on_training_end = _on_update
 
 
-def measure(name: str, world: World, budget: int) -> dict[str, Any]:
+def measure(name: str, world: World, budget: int, seed: int) -> dict[str, Any]:
     """One cell of the table."""
     begun, pace = time.process_time(), Pace(world)
     agent = RPLAgent(
-        TableEnv(world), returns=world.returns, discount=world.discount, delta=DELTA, seed=SEED, **world.facts
+        TableEnv(world), returns=world.returns, discount=world.discount, delta=DELTA, seed=seed, **world.facts
     )
     agent.learn(budget=budget, log_interval=budget, callback=pace)
     seconds = time.process_time() - begun - pace.spent
@@ -245,7 +246,7 @@ def measure(name: str, world: World, budget: int) -> dict[str, Any]:
         "plays": found.plays,
         "least": (1.0 - (2.0 * DELTA) ** (1.0 / budget)) * (own - world.returns[0]),
         "ucrl2": ucrl2_gap(world, agent, policy),
-        "q_learning": q_learning(world, budget),
+        "q_learning": q_learning(world, budget, seed),
         "missed": missed,
         "cpu": seconds,
         "stepping": pace.stepping,
@@ -287,13 +288,13 @@ def graph_model(world: World) -> ParametricMDP:
     )
 
 
-def graph_known(name: str, budget: int) -> dict[str, Any]:
+def graph_known(name: str, budget: int, seed: int) -> dict[str, Any]:
     """A run with the graph of a world."""
     world, begun = worlds()[name], time.process_time()
     model = graph_model(world)
     target = "over" if model.labels["over"].any() else None
     goal = Objective.discounted("reward", world.discount, target=target)
-    agent = RPLAgent(TableEnv(world), pmdp=model, objective=goal, delta=DELTA, seed=SEED)
+    agent = RPLAgent(TableEnv(world), pmdp=model, objective=goal, delta=DELTA, seed=seed)
     agent.learn(budget=budget, log_interval=budget)
     found, best, (aim, loss) = agent.certificate, value(world, None), GRAPH[name]
     return {
@@ -395,12 +396,12 @@ def _shifted(share: np.ndarray, radius: np.ndarray, order: np.ndarray) -> np.nda
     return result
 
 
-def q_learning(world: World, budget: int) -> float:
+def q_learning(world: World, budget: int, seed: int) -> float:
     """A lower bound on the greedy policy of Q-learning in half of the episodes, from the other half."""
-    env, rng, (low, high) = TableEnv(world), np.random.default_rng([SEED, 1]), world.returns
+    env, rng, (low, high) = TableEnv(world), np.random.default_rng([seed, 1]), world.returns
     size, actions = len(world.rows), len(world.rows[0])
     q, visits, totals = [[float(high)] * actions for _ in range(size)], [[0] * actions for _ in range(size)], []
-    state, _ = env.reset(seed=SEED + 1)
+    state, _ = env.reset(seed=seed + 1)
     for k in range(budget):
         learns = k < budget // 2
         state, _ = env.reset()
