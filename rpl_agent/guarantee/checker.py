@@ -1303,7 +1303,7 @@ class Claim:
         On a box t = 0, and z'Nz > 0 if N_00 exceeds the magnitudes of all other terms: |y_k| ≤ 1.
         """
         is_box, rows = isinstance(ball, Box), {k: [x << 2 * BITS for x in row] for k, row in form.items()}
-        part = 0 if is_box else exact(given[0]) * whole // 1
+        part = exact(given[0]) * whole // 1 * (not is_box)
         need(is_box or part > 0, "a row over cuts without a multiple of the ball")
         t = part << 2 * BITS
         rows[0][0] += t
@@ -1314,10 +1314,10 @@ class Claim:
                 added = [mu * x * y for y in last]
                 rows[k] = [y + z for y, z in zip(rows[k], added)] if k in rows else added
         if is_box:
-            terms = dict[tuple[int, int], int]()
+            terms = dict[tuple[int, int], list[int]]()
             for i, j, x in ((i, j, x) for i, row in rows.items() for j, x in enumerate(row)):
-                terms[min(i, j), max(i, j)] = terms.get((min(i, j), max(i, j)), 0) + x
-            return terms.pop((0, 0)) + sum(map(abs, terms.values())) < 0
+                terms.setdefault((min(i, j), max(i, j)), []).append(x)
+            return sum(abs(sum(same)) for pair, same in terms.items() if any(pair)) < -rows[0][0]
         rest = [k for k in range(len(rows[0])) if k not in rows]
         B = [(i, [row[k] for k in rest]) for i, row in sorted(rows.items())]
         twice = [[Fraction(sum(map(mul, b, c)), -2 * t) - rows[i][j] - rows[j][i] for j, c in B] for i, b in B]

@@ -133,8 +133,8 @@ def test_the_optimum_is_that_of_another_solver(river, monkeypatch):
     rooms, seen = rooms_of(comparison.problem, comparison.region), []
 
     class Spied(interior.InteriorPoint):
-        def best(self, U, moments):
-            found = super().best(U, moments)
+        def best(self, U, moments, beyond):
+            found = super().best(U, moments, beyond)
             seen.append((self, U.copy(), float(found[0][-1, 0])))
             return found
 
@@ -163,9 +163,10 @@ def test_the_optimum_is_that_of_another_solver(river, monkeypatch):
 def test_a_search_starts_where_two_certificates_and_boxes_fail(river):
     pmdp, theta, best, used = river
     comparison = compared(pmdp, river_log(pmdp, theta, used, 300), GAIN, best, used)
-    plain, found = comparison.bounds(1, 1), comparison.bounds(1, 1, search=True)
-    assert plain.lower < 0.0 < found.lower < found.center < found.upper < plain.upper
-    assert plain.can_search and abs(plain.hope - found.lower) < 0.5
+    plain, found = comparison.bounds(1, 1), comparison.bounds(1, 1, 0.0)
+    assert plain.lower < 0.0 < found.lower < found.center < comparison.upper() < plain.upper
+    assert comparison.bounds(1, 1, found.lower + 0.01).lower == plain.lower  # and what cannot exceed it ends early
+    assert abs(plain.hope - found.lower) < 0.5
 
 
 def test_what_is_not_covered(river, monkeypatch):
@@ -173,7 +174,9 @@ def test_what_is_not_covered(river, monkeypatch):
     comparison = compared(pmdp, river_log(pmdp, theta, used, 30), GAIN, best, used)
     problem, region, pair = comparison.problem, comparison.region, [(1.0, best), (-1.0, used)]
     limited = compared(pmdp, river_log(pmdp, theta, used, 30), replace(GAIN, horizon=5), best, used)
-    assert rooms_of(limited.problem, region) is None and limited.bounds(1, 1).hope == -np.inf
+    assert (
+        rooms_of(limited.problem, region) is None and limited.bounds(1, 1).hope == -np.inf < np.inf == limited.upper()
+    )
     rooms = rooms_of(problem, region)
     for name in ("MOST_PRODUCTS", "MOST_UNKNOWN"):
         with monkeypatch.context() as patch:

@@ -38,12 +38,7 @@ class ValueDifference:
     upper: float
     center: float = np.nan  # the difference at the centre of the region: no bound
     spread: float = np.nan  # by how much it falls from there to the least over the region, to first order: no bound
-    can_search: bool = False  # whether a search may find a larger lower bound
-
-    @property
-    def hope(self) -> float:
-        """About what a search finds; −inf where there is none."""
-        return self.center - self.spread if self.can_search and np.isfinite(self.spread) else -np.inf
+    hope: float = -np.inf  # about the lower bound that a search would find: no bound; −inf where there is no search
 
 
 class Comparison:
@@ -61,28 +56,39 @@ class Comparison:
         small = pmdp.num_transitions * r * r <= PRODUCTS
         return self.directions is not None and small and not self.problem.task.decided[pmdp.initial_state]
 
-    def bounds(self, below: int, above: int, search: bool = False) -> ValueDifference:
+    def bounds(self, below: int, above: int, beyond: float = np.inf) -> ValueDifference:
         """Bounds over the whole region, from at most so many pieces of it for the lower and for the upper one.
 
-        search : look longer for a larger lower one, by other functions (`products.gain`); if that is positive, for a
-            smaller upper one too
+        beyond : look longer for a lower one that is larger than this, by other functions (`products.gain`)
         """
         found = [self._in_frame(frame, below, above) for frame in self._frames()] if self.applies else []
         if not found:
             return ValueDifference(-np.inf, np.inf)
         best = max(found, key=lambda one: one.lower)
+        best = replace(best, upper=min(one.upper for one in found))
         rooms = rooms_of(self.problem, self.region)
-        best = replace(best, upper=min(one.upper for one in found), can_search=rooms is not None)
-        return best if rooms is None or not search else self._by_products(rooms, best)
+        if rooms is None:
+            return best
+        lower = best.lower if beyond == np.inf else self._least(rooms, self.one, self.other, max(best.lower, beyond))
+        return replace(best, lower=max(best.lower, lower), hope=self._hope(rooms))
 
-    def _by_products(self, rooms: Rooms, known: ValueDifference) -> ValueDifference:
-        """Bounds over a product of small polytopes by products of cuts, where they say more."""
-        lower = max(known.lower, self._least(rooms, self.one, self.other))
-        upper = min(known.upper, -self._least(rooms, self.other, self.one)) if lower > 0.0 else known.upper
-        return replace(known, lower=lower, upper=upper)
+    def upper(self) -> float:
+        """The upper bound by the functions that `bounds` looks longer for; inf where there are none."""
+        rooms = rooms_of(self.problem, self.region) if self.applies else None
+        return np.inf if rooms is None else -self._least(rooms, self.other, self.one, -np.inf)
 
-    def _least(self, rooms: Rooms, one: Policy, other: Policy) -> float:
-        found = least_sum(self.problem, rooms, [(1.0, one), (-1.0, other)])
+    def _hope(self, rooms: Rooms) -> float:
+        """The least difference to first order, from a point in the middle of the region: the box's own centre may be
+        far outside."""
+        center = rooms.frame.center + rooms.frame.half * rooms.middle[1:]
+        frame = BoxFrame(center, rooms.frame.half, None, is_reduced=True)
+        first, second = (self._at_start(frame, policy) for policy in (self.one, self.other))
+        if first is None or second is None:
+            return -np.inf
+        return frame.minimum(self.region, first[0] - second[0], first[1] - second[1])
+
+    def _least(self, rooms: Rooms, one: Policy, other: Policy, beyond: float) -> float:
+        found = least_sum(self.problem, rooms, [(1.0, one), (-1.0, other)], beyond)
         below = -np.inf if found is None else found.bound - 2.0 * self.problem.task.rounding
         return float(np.nextafter(below, -np.inf))
 

@@ -47,6 +47,8 @@ PIECES = 8
 #: If less than this share of the estimate is certified, this many times as many pieces of the region are tried, and
 #: other functions, unless to first order the gain falls by more than this multiple of itself: then they do not help.
 ENOUGH, MORE_PIECES, HOPELESS = 0.5, 4, 2.0
+#: Most policies for which other functions are looked for.
+SEARCHED = 2
 #: How the improvement was bounded.
 COMMON, APART, RETURNS = "a common parameter", "two certificates", "the returns of the log"
 #: What is known of the baseline.
@@ -320,17 +322,19 @@ class _Comparing:
             yield self._one(name, policy)
 
     def best_of(self, found: list[Improvement]) -> Improvement:
-        """The largest improvement, or one that a search makes the largest: of the policy with most to hope for."""
-        best = self._refined(max(found, key=lambda one: (one.lower, one.estimate)))
-        likely = max(found, key=lambda one: self._common[one.chosen].hope)
-        if not self._common[likely.chosen].hope > max(best.lower, 0.0):
+        """The largest improvement, or one that a search makes the largest: of the policies with most to hope for."""
+        best = first = self._refined(max(found, key=lambda one: (one.lower, one.estimate)))
+        for likely in sorted(found, key=lambda one: -self._common[one.chosen].hope)[:SEARCHED]:
+            enough = max(best.lower, 0.0)
+            if not self._common[likely.chosen].hope > enough:
+                break
+            again = self._gain(likely.policy, 1, beyond=enough)
+            if again.lower > enough:
+                best = replace(likely, lower=again.lower, method=COMMON, more_episodes=0)
+        if best is first:
             return best
-        again = self._gain(likely.policy, 1, search=True)
-        if not again.lower > best.lower:
-            return best
-        more = more_episodes(likely.episodes, again.lower, again.spread, again.center)
-        upper = min(likely.upper, again.upper)
-        return replace(likely, lower=again.lower, upper=upper, method=COMMON, more_episodes=more)
+        compared = self._compared(best.policy)
+        return best if compared is None else replace(best, upper=min(best.upper, compared.upper()))
 
     def _refined(self, best: Improvement) -> Improvement:
         """The improvement from more pieces of the region, where these may say more."""
@@ -389,22 +393,27 @@ class _Comparing:
             fallback=self.found.fallback,
         )
 
-    def _gain(self, policy: Policy, pieces: int, above: int = 1, search: bool = False) -> ValueDifference:
+    def _gain(self, policy: Policy, pieces: int, above: int = 1, beyond: float = math.inf) -> ValueDifference:
         """Bounds on the improvement at a common parameter, the lower one from so many pieces, and the one above.
 
-        search : by other functions, where there are any (`Comparison.bounds`).
+        beyond : what other functions are looked for to exceed (`Comparison.bounds`)
 
         Infinite where the set has no region.
         """
+        if self.baseline is not None and same_policy(policy, self.baseline):
+            return ValueDifference(0.0, 0.0, 0.0, 0.0)
+        compared = self._compared(policy)
+        return ValueDifference(-math.inf, math.inf) if compared is None else compared.bounds(pieces, above, beyond)
+
+    def _compared(self, policy: Policy) -> Comparison | None:
+        """The comparison with the baseline, such that more is better; None where it or the set's region is unknown."""
         found = self.found
         one_region = self.config.relaxation == "coupled" and found.region is not None and found.fallback is None
         if self.baseline is None or not one_region:
-            return ValueDifference(-math.inf, math.inf)
-        if same_policy(policy, self.baseline):
-            return ValueDifference(0.0, 0.0, 0.0, 0.0)
+            return None
         assert found.region is not None
         pair = (policy, self.baseline) if self.objective.sense is Sense.MAX else (self.baseline, policy)
-        return Comparison(found.relaxation, found.region, self.objective, *pair).bounds(pieces, above, search)
+        return Comparison(found.relaxation, found.region, self.objective, *pair)
 
 
 def _below(first: float, second: float) -> float:

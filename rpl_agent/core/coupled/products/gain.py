@@ -74,14 +74,16 @@ def blocks_of(order: np.ndarray, block_ptr: np.ndarray) -> list[np.ndarray]:
     return np.split(order, block_ptr[1:-1])
 
 
-def least_sum(problem: Problem, rooms: Rooms, terms: list[tuple[float, Policy]]) -> LeastSum | None:
-    """Of (sign, policy), in the initial state; None where no bound is found."""
+def least_sum(
+    problem: Problem, rooms: Rooms, terms: list[tuple[float, Policy]], beyond: float = -np.inf
+) -> LeastSum | None:
+    """Of (sign, policy), in the initial state; None where no bound is found, or none ``beyond`` a number."""
     known: dict[tuple[int, ...], Products] = {}
     states, parts = problem.pmdp.num_states, list[RowsOfPolicy]()
     for k, (sign, policy) in enumerate(terms):
         part = RowsOfPolicy.of(problem, rooms, policy, sign, slice(k * states, (k + 1) * states), known)
         parts += [part] if part is not None and part.rows else []
-    return _Sum(problem, rooms, parts).least() if len(parts) == len(terms) else None
+    return _Sum(problem, rooms, parts).least(beyond) if len(parts) == len(terms) else None
 
 
 class _Sum:
@@ -96,7 +98,7 @@ class _Sum:
         last = RowForm(Products(rooms, ()), start, slice(0, total + 1), at_start, 0.0, 0.0)
         self.rows = [*(row for part in parts for row in part.rows), last]
 
-    def least(self) -> LeastSum | None:
+    def least(self, beyond: float) -> LeastSum | None:
         U = np.vstack([*(part.functions for part in self.parts), np.zeros((1, len(self.rooms.middle)))])
         free = np.repeat(np.concatenate([*(part.open for part in self.parts), [True]])[:, None], U.shape[1], axis=1)
         free[-1, 1:] = False
@@ -104,7 +106,7 @@ class _Sum:
             return None
         visits = np.concatenate([*(part.visits for part in self.parts), [1.0]])
         moments = [visit * row.products.at(self.rooms.middle) for visit, row in zip(visits, self.rows)]
-        found = InteriorPoint(self.rows, free).best(U, moments)
+        found = InteriorPoint(self.rows, free).best(U, moments, beyond)
         return None if found is None else self._settled(*found)
 
     def _settled(self, U: np.ndarray, given: list[np.ndarray]) -> LeastSum | None:

@@ -50,15 +50,22 @@ class InteriorPoint:
         self.count = sum(len(row.products.sizes) for row in rows)
 
     @np.errstate(all="ignore")  # what is not finite is not used
-    def best(self, U: np.ndarray, moments: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]] | None:
-        """(U, multipliers of each row) near the optimum, from functions and moments to start with; None if it fails."""
+    def best(
+        self, U: np.ndarray, moments: list[np.ndarray], beyond: float
+    ) -> tuple[np.ndarray, list[np.ndarray]] | None:
+        """(U, multipliers of each row) near the optimum, from functions and moments to start with.
+
+        None if it fails, or as soon as the dual shows that T is not ``beyond`` a number.
+        """
+        known = [row.left(np.where(self.free, 0.0, U), np.zeros(len(row.products.sizes))) for row in self.rows]
         z = [row.products.matrix.T @ one for row, one in zip(self.rows, moments)]
         scale = 1.0 + float(np.abs(U).max())
         point = _Iterate(U, [FIRST * scale / self.count / one for one in z], moments, z)
         for _ in range(STEPS):
             missed = [row.left(point.U, one) for row, one in zip(self.rows, point.multipliers)]
             gap = sum(float(a @ b) for a, b in zip(point.multipliers, point.z))
-            if not np.isfinite(gap):
+            most = sum(float(a @ b) for a, b in zip(point.moments, known))
+            if not (np.isfinite(gap) and most > beyond):
                 return None
             if gap <= GAP * scale and max(float(np.abs(one).max()) for one in missed) <= MISSED * scale:
                 return point.U, point.multipliers
@@ -95,14 +102,14 @@ class _Newton:
         n, width = self.point.U.shape
         total, parts = np.zeros((n, width, n, width)), dict[tuple[int, int], list[tuple[np.ndarray, np.ndarray]]]()
         for row, factor in zip(self.rows, self.factors):
-            inverse = scipy.linalg.cho_solve(factor, np.eye(row.products.monomials), check_finite=False)
             place = row.products.place
-            bent = inverse[place[:, :, None, None], place.T[None, None]] @ row.ahead  # (D, 1 + r, 1 + r, n)
-            parts.setdefault((row.span.start, row.span.stop), []).append((row.ahead, bent))
+            inverse = scipy.linalg.cho_solve(factor, np.eye(row.products.monomials), check_finite=False)
+            bent = np.tensordot(row.ahead, inverse[place[:, :, None, None], place], axes=(0, 0))
+            parts.setdefault((row.span.start, row.span.stop), []).append((row.ahead, np.moveaxis(bent, 2, 0)))
         for (first, last), found in parts.items():
             ahead, bent = (np.concatenate(part) for part in zip(*found))
-            added = ahead.T @ bent.reshape(len(ahead), -1)
-            total[first:last, :, first:last] += added.reshape(-1, width, width, last - first).swapaxes(2, 3)
+            added = (ahead.T @ bent.reshape(len(ahead), -1)).reshape(last - first, last - first, width, width)
+            total[first:last, :, first:last] += added.transpose(1, 2, 0, 3)
         return _factor(total.reshape(n * width, -1)[np.ix_(self.places, self.places)])
 
     def step(self, mean: float) -> _Iterate:
