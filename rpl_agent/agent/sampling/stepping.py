@@ -49,6 +49,8 @@ class Phase(Enum):
 
 #: Names of their own, because looking one up in an Enum takes longer than half a step of a small environment.
 FRESH, ACTIVE, OUTSIDE, RESETTING, OVER = Phase
+#: Phases of a lane that has no episode and needs a reset, by us or by the environment itself.
+WAITING = OVER, OUTSIDE
 
 
 @dataclass
@@ -107,7 +109,7 @@ class EnvSource:
         try:
             while done.episodes < episodes and done.steps < steps:
                 ended = done.episodes
-                if not self._begun or [lane for lane in self._lanes if lane.phase is not ACTIVE]:
+                if not self._begun or not self._all((ACTIVE,)):
                     self._start(request, done, seen)
                 if done.episodes == ended:  # else some were over at once, and may need a reset before the next step
                     self._step(request, done, seen)
@@ -126,14 +128,17 @@ class EnvSource:
     # ------------------------------------------------------------------ beginning episodes
     def _start(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
         """Reset where necessary, and start episodes while the budget has room."""
-        if not self._begun or not [lane for lane in self._lanes if lane.phase not in (OVER, OUTSIDE)]:
-            self._reset({} if self._seed is None else {"seed": self._seed}, range(len(self._lanes)))
+        lanes = self._lanes
+        if not self._begun or self._all(WAITING):
+            self._reset({} if self._seed is None else {"seed": self._seed}, range(len(lanes)))
             self._begun = True
-        elif over := [i for i, lane in enumerate(self._lanes) if lane.phase is OVER]:
+        elif over := [i for i, lane in enumerate(lanes) if lane.phase is OVER]:
             self._records = False  # such a reset cannot be replayed
-            self._reset({"options": {"reset_mask": np.isin(np.arange(len(self._lanes)), over)}}, over)
-        room = request.episodes_left - done.episodes - [lane.phase for lane in self._lanes].count(ACTIVE)
-        for i, lane in enumerate(self._lanes):
+            self._reset({"options": {"reset_mask": np.isin(np.arange(len(lanes)), over)}}, over)
+        room = request.episodes_left - done.episodes
+        if not self._single:
+            room -= [lane.phase for lane in lanes].count(ACTIVE)
+        for i, lane in enumerate(lanes):
             if lane.phase is FRESH and room > 0:
                 room -= 1
                 lane.phase, lane.total, lane.value = ACTIVE, 0.0, 0.0
@@ -141,6 +146,10 @@ class EnvSource:
                 self._started += 1
                 done.begun += 1
                 self._enter(i, request, done, seen)
+
+    def _all(self, phases: tuple[Phase, ...]) -> bool:
+        """Whether all lanes are in one of these phases."""
+        return self._lanes[0].phase in phases and (self._single or all(lane.phase in phases for lane in self._lanes))
 
     def _enter(self, i: int, request: Request, done: SampledBatch, seen: list[int]) -> None:
         """An episode that counts begins in a lane."""

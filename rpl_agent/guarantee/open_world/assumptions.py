@@ -99,6 +99,11 @@ class Assumptions:
         # a state whose return is known still gets a range of positive width, because numbers are divided by it
         return (low, high) if low < high else (low, high + 1e-12 * max(1.0, abs(high)))
 
+    @cached_property
+    def _slack(self) -> float:
+        """How far rounding may take a return out of its range."""
+        return TOLERANCE * _size(*self.overall)
+
     @property
     def _steps(self) -> float:
         """What a reward of 1 in every step returns."""
@@ -154,8 +159,7 @@ class Assumptions:
         """
         low, high = self.overall
         least, most = (0.0, 0.0) if over else (min(low, 0.0), max(high, 0.0))
-        slack = TOLERANCE * _size(low, high)
-        if earned + left * most < low - slack or earned + left * least > high + slack:
+        if earned + left * most < low - self._slack or earned + left * least > high + self._slack:
             raise DataError(
                 f"{where()}: a return of {earned:.6g} {'' if over else 'so far '}refutes the range of returns "
                 f"[{low:.6g}, {high:.6g}]"
