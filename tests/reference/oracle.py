@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
+from tests.reference.linear import solve_linear
+
 INF = float("inf")
 Distribution = dict[int, Fraction]
 Number = Fraction | float
@@ -31,22 +33,6 @@ class Question:
     @property
     def decided(self) -> frozenset[int]:
         return self.target | self.avoid
-
-
-def linear(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
-    """Gaussian elimination; the matrix must be regular."""
-    n = len(right)
-    rows = [[*row, b] for row, b in zip(matrix, right)]
-    for k in range(n):
-        pivot = next(i for i in range(k, n) if rows[i][k])
-        rows[k], rows[pivot] = rows[pivot], rows[k]
-        scale = rows[k][k]
-        rows[k] = [x / scale for x in rows[k]]
-        for i in range(n):
-            if i != k and rows[i][k]:
-                factor = rows[i][k]
-                rows[i] = [x - factor * y for x, y in zip(rows[i], rows[k])]
-    return [row[n] for row in rows]
 
 
 def closure(chain: list[Distribution]) -> list[set[int]]:
@@ -75,7 +61,8 @@ def worth_of(members: frozenset[int], chain: list[Distribution], reward: list[Fr
         return Fraction(0) if not signs else INF * signs.pop()
     # the stationary distribution: p (P - I) = 0, one equation of which is replaced by sum p = 1
     matrix = [[chain[i].get(j, Fraction(0)) - int(i == j) for i in states] for j in states[1:]]
-    share = linear([[Fraction(1)] * len(states), *matrix], [Fraction(1)] + [Fraction(0)] * (len(states) - 1))
+    share = solve_linear([[Fraction(1)] * len(states), *matrix], [Fraction(1)] + [Fraction(0)] * (len(states) - 1))
+    assert share is not None
     mean = sum((p * reward[s] for p, s in zip(share, states)), Fraction(0))
     if mean == 0:
         raise Undefined
@@ -119,13 +106,16 @@ def chain_values(chain: list[Distribution], reward: list[Fraction], question: Qu
                 matrix[i][index[j]] -= question.gamma * p
             elif p:
                 right[i] += question.gamma * p * known[j]  # finite: an infinite successor makes s infinite too
-    solved = linear(matrix, right)
+    solved = solve_linear(matrix, right)
+    assert solved is not None
     return [solved[index[s]] if s in index else known[s] for s in range(n)]
 
 
 def _mixed(options: list[list[Distribution]], weights: tuple[Fraction, ...]) -> list[Distribution]:
     """All mixtures of one distribution per row that is drawn."""
     drawn = [(w, row) for w, row in zip(weights, options) if w]
+    if len(drawn) == 1:
+        return drawn[0][1]
     found = []
     for choice in product(*(row for _, row in drawn)):
         total: Distribution = {}

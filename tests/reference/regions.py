@@ -11,6 +11,7 @@ from rpl_agent.core.model import Domain, ParametricMDP, Polynomial, build
 from rpl_agent.core.model.unused import used_parameters
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.parameter_region import ParameterRegion
+from tests.reference.linear import solve_linear
 
 
 def exact_minimum(A, b, lower, upper, c) -> Fraction | None:
@@ -25,28 +26,11 @@ def exact_minimum(A, b, lower, upper, c) -> Fraction | None:
     cost = [Fraction(float(v)) for v in c]
     best = None
     for basis in combinations(range(len(rows)), n):
-        x = solve([rows[i] for i in basis], [rhs[i] for i in basis])
+        x = solve_linear([rows[i] for i in basis], [rhs[i] for i in basis])
         if x is not None and all(sum(a * v for a, v in zip(row, x)) <= r for row, r in zip(rows, rhs)):
             value = sum(a * v for a, v in zip(cost, x))
             best = value if best is None else min(best, value)
     return best
-
-
-def solve(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction] | None:
-    """Gaussian elimination over the rationals; None where singular."""
-    n = len(matrix)
-    work = [[*row, r] for row, r in zip(matrix, right)]
-    for k in range(n):
-        pivot = next((i for i in range(k, n) if work[i][k]), None)
-        if pivot is None:
-            return None
-        work[k], work[pivot] = work[pivot], work[k]
-        work[k] = [v / work[k][k] for v in work[k]]
-        for i in range(n):
-            if i != k and work[i][k]:
-                factor = work[i][k]
-                work[i] = [v - factor * w for v, w in zip(work[i], work[k])]
-    return [row[n] for row in work]
 
 
 def affine_model(seed: int, d: int = 2, states: int = 6) -> ParametricMDP:

@@ -13,6 +13,7 @@ from rpl_agent.core.model.domain import Domain
 from rpl_agent.core.model.expressions import ExpressionTable
 from rpl_agent.core.model.pmdp import ParametricMDP, Reward
 from rpl_agent.core.model.polynomial import Polynomial
+from tests.reference.linear import solve_linear
 
 INF = float("inf")
 #: successor -> (lower, upper)
@@ -65,21 +66,6 @@ def vertices(row: Row) -> list[dict[int, Fraction]]:
         assert rest == 0
         found[tuple(sorted(p.items()))] = p
     return list(found.values())
-
-
-def solve_linear(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
-    """Gaussian elimination in rationals; the matrix must be regular."""
-    n = len(right)
-    rows = [row[:] + [b] for row, b in zip(matrix, right)]
-    for k in range(n):
-        pivot = next(i for i in range(k, n) if rows[i][k] != 0)
-        rows[k], rows[pivot] = rows[pivot], rows[k]
-        rows[k] = [x / rows[k][k] for x in rows[k]]
-        for i in range(n):
-            if i != k and rows[i][k] != 0:
-                factor = rows[i][k]
-                rows[i] = [x - factor * y for x, y in zip(rows[i], rows[k])]
-    return [row[n] for row in rows]
 
 
 def _reaching(chain: list[dict[int, Fraction]], goal: set[int]) -> set[int]:
@@ -150,6 +136,7 @@ def _solve(chain, reward, active, fixed, gamma, n) -> list[Fraction]:
             else:
                 right[index[s]] += gamma * p * fixed[j]
     solution = solve_linear(matrix, right)
+    assert solution is not None
     return [solution[index[s]] if s in index else fixed.get(s, Fraction(0)) for s in range(n)]
 
 
