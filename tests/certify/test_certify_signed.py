@@ -20,6 +20,8 @@ from rpl_agent.guarantee.proof import prove
 from rpl_agent.guarantee.shown import true_value
 from tests.solver.test_solver_signed import random_model
 
+pytestmark = pytest.mark.usefixtures("shared_particles")
+
 THETA = np.array([0.4, 0.6])
 OBJECTIVES = [
     Objective.reward("pay", target="end"), Objective.cost("price", target="end"), Objective.total("pay"),

@@ -21,14 +21,16 @@ from rpl_agent.core.model import Objective, Policy, Sense, build
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.pipeline import Config
-from rpl_agent.guarantee.proof import belongs, prove, stated, write_proof
+from rpl_agent.guarantee.proof import belongs, pieces, prove, stated, write_proof
 from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify, with_proof
-from tests.certify.mutations import judged, particles_once, sharpest
+from tests.certify.mutations import judged, sharpest
 from tests.certify.proved import OBJECTIVES, SMALL, known, model, of_world, optimum, sampled
 from tests.reference import proofs
 from tests.reference.fuzz import Dice, Tally
+
+pytestmark = pytest.mark.usefixtures("shared_particles")
 
 WORLDS = {
     "rpl/Betting-25-v0": 200, "rpl/MarsRover-10x10-v0": 300, "rpl/Glider-11x9-v0": 300, "rpl/Aircraft-20x10-v0": 1000,
@@ -170,10 +172,12 @@ def test_intervals_that_the_data_do_not_give_are_refused(success, interval):
 
 
 @pytest.mark.parametrize("name", ["Pmax", "cost", "discounted", "within"])
-def test_no_mutation_towards_a_stronger_claim_is_accepted(name):
+def test_no_mutation_towards_a_stronger_claim_is_accepted(name, monkeypatch, sized):
+    most = sized(2, 8)  # every piece has fields of its own
+    monkeypatch.setattr(pieces, "PIECES", most)
     pmdp = model()
     counts = sampled(pmdp, 4000)
-    certificate = certify(pmdp, counts, OBJECTIVES[name])
+    certificate = certify(pmdp, counts, OBJECTIVES[name], pieces=most)
     proof = sharpest(json.loads(json.dumps(prove(pmdp, counts, certificate))))
     truth = dict(zip(("lower", "upper"), optimum(pmdp, np.array([0.6, 0.7]), certificate)))
     tried, accepted = judged(pmdp, counts, certificate, proof, truth, random.Random(5), 1)
@@ -204,8 +208,9 @@ def test_proofs_of_random_blocks_pass_and_lies_do_not():
     assert tally.failures == [] and tally.problems["certificates"] >= 6 and tally.lies >= 20
 
 
-def test_a_likeliest_point_on_the_edge_is_no_obstacle():
+def test_a_likeliest_point_on_the_edge_is_no_obstacle(monkeypatch):
     """Found by the fuzz: at the likeliest point expressions are 0, in floats also before it is reached."""
+    monkeypatch.setattr(pieces, "PIECES", 1)
     name, case = next(itertools.islice(proofs.cases(81), 2, None))
     assert "polynomials" in name and "refused" not in case.proof
 
@@ -283,11 +288,10 @@ def test_multipliers_that_do_not_prove_a_row_are_refused(engagement):
         "is negative or belongs to no cut": [[[number, -m], *rest], [[999, m], *rest], [[-1, m], *rest]],
         "not a finite number": [[[number, math.nan], *rest], [[number, math.inf], *rest]],
     }
-    with particles_once():
-        for problem, found in ((problem, found) for problem, wrong in changes.items() for found in wrong):
-            side = proof["upper"] | {"duals": proof["upper"]["duals"] | {row: found}}
-            with pytest.raises(checker.Refused, match=problem):
-                checker.check(proof | {"upper": side})
+    for problem, found in ((problem, found) for problem, wrong in changes.items() for found in wrong):
+        side = proof["upper"] | {"duals": proof["upper"]["duals"] | {row: found}}
+        with pytest.raises(checker.Refused, match=problem):
+            checker.check(proof | {"upper": side})
 
 
 def cuts_of(proof: dict) -> list:
@@ -350,7 +354,6 @@ def test_the_number_on_the_certificate_is_what_is_proved(tmp_path):
 
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("name", OBJECTIVES)
-@particles_once()
 def test_the_regret_is_proved_and_no_smaller_one(name, given):
     """By functions of one region; of the policy found, and of a given one, whose bounds say nothing about the best."""
     pmdp = model()

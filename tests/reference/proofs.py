@@ -142,7 +142,7 @@ def _cases(
             random.choice(["likelihood"] * 3 + ["anytime"]),
             random.choice(["coupled"] * 3 + ["rectangular"]),
         )
-        config = Config(confidence, relaxation, delta, bets=random.random() < 0.7)
+        config = Config(confidence, relaxation, delta, bets=random.random() < 0.7, pieces=(1, 2, 8)[seed % 3])
         policy = random_policy(random, sample)
         try:
             with warnings.catch_warnings():
