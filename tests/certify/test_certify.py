@@ -81,7 +81,7 @@ def truths(kind: str, number: int):
 def test_bounds_contain_the_truth(kind, confidence, relaxation, number):
     """Whenever θ is in the set (here: nearly always), lower ≤ V^π and V* ≤ upper."""
     model, objective, found = truths(kind, number)
-    config = Config(confidence, relaxation, delta=0.01)
+    config, held = Config(confidence, relaxation, delta=0.01), 0
     for theta, counts, best in found:
         uncertainty = uncertainty_from(model, counts, config, objective)
         region = uncertainty.region
@@ -91,6 +91,8 @@ def test_bounds_contain_the_truth(kind, confidence, relaxation, number):
         assert certificate.lower <= true_value(model, objective, certificate.policy, theta) + 1e-9
         assert best <= certificate.upper + 1e-9
         assert not certificate.refuted
+        held += 1
+    assert held >= number - 1 and held > 0
 
 
 @pytest.mark.nightly

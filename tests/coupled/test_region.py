@@ -246,9 +246,9 @@ def test_every_policy_is_bounded_from_a_policy_that_draws_its_rows():
     expansion = expand(bounds.problem, frame, mixed)
     bound = find_bound(bounds.problem, expansion, Side.UPPER, every_policy=True)
     box = Box(query.pmdp.domain.lower, query.pmdp.domain.upper)
-    if bound is not None and not AffineProof(bounds.problem, box).issues(bound):
-        best = solve_at(query.pmdp, query.pmdp.domain.upper, query.objective)
-        assert bound.at(box, query.pmdp.initial_state) >= best.lower
+    assert bound is not None and AffineProof(bounds.problem, box).issues(bound) == []
+    best = solve_at(query.pmdp, query.pmdp.domain.upper, query.objective)
+    assert bound.at(box, query.pmdp.initial_state) >= best.lower
 
 
 def test_a_cube_is_no_ball():
