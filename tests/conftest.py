@@ -20,7 +20,7 @@ from rpl_agent.core.coupled.gradients import over_cuts  # noqa: E402
 
 AS_SHIPPED = schedule.LOG_GROWTH
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("day", max_examples=15, derandomize=True, deadline=None, suppress_health_check=SLOW)
+settings.register_profile("day", max_examples=10, derandomize=True, deadline=None, suppress_health_check=SLOW)
 settings.register_profile("night", max_examples=500, deadline=None, suppress_health_check=SLOW)
 
 

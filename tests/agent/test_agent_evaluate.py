@@ -71,12 +71,12 @@ def _race(state):
 def test_episodes_of_a_vector_count_in_the_order_of_their_starts(mode):
     """Short ones end first: taken in the order of their ends, every interval was wrong with 32 lanes."""
     agent, wrong = RPLAgent(Race(), delta=0.1, seed=0), 0
-    for seed in range(4):
+    for seed in range(2):
         lanes = gym.vector.SyncVectorEnv([Race] * 32, autoreset_mode=gym.vector.AutoresetMode[mode])
         found = agent.evaluate(lanes, 200, seed=seed)
         assert len(found.values) == 200 and np.array_equal(found.lengths == 5, found.values == 1.0)
         wrong += not found.lower <= 0.5 <= found.upper
-    assert wrong <= 2  # 0.4 are allowed on average
+    assert wrong <= 1  # 0.2 are allowed on average
 
 
 class Runner:

@@ -320,8 +320,8 @@ WORLDS = {
 @pytest.mark.parametrize("name", WORLDS)
 def test_an_ordinary_world(name, sized):
     evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
-    world, plays = WORLDS[name], sized(40, 80)
-    agent = world.agent().learn(world.env(), budget=sized(60, 120), log_interval=1000)
+    world, plays = WORLDS[name], sized(25, 80)
+    agent = world.agent().learn(world.env(), budget=sized(40, 120), log_interval=1000)
     certificate, pmdp = agent.certificate, agent.pmdp
     steps = agent.objective.horizon
     best = world.best(300 if steps is None else steps)

@@ -44,10 +44,10 @@ label "won" = s=2;
 
 
 @pytest.mark.parametrize("objective", objectives(), ids=lambda o: o.describe())
-def test_differences_contain_the_exact_ones(objective):
+def test_differences_contain_the_exact_ones(objective, sized):
     """Two policies at corners and inside of a region, from the whole region and from its pieces."""
     checked, tight = 0, 0
-    for seed, polynomial, loops, kind in cases(4):
+    for seed, polynomial, loops, kind in cases(sized(2, 4)):
         width = (0.02, 0.1)[seed % 2]
         pmdp, region, relaxation = prepared(seed, polynomial, loops, kind, width)
         rng = np.random.default_rng(seed)

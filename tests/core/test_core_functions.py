@@ -69,10 +69,8 @@ def test_c_files_depend_on_each_other_in_one_direction():
     texts = {path.stem: re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S) for path in build.HERE.glob("*.c")}
     define = re.compile(r"^(?!static)(?:[a-z]\w* )+\*?(\w+)\([^;{]*?\)\n\{", re.M)
     home = {name: stem for stem, text in texts.items() for name in define.findall(text)}
-    uses = {
-        stem: {home[name] for name in home if home[name] != stem and re.search(rf"\b{name}\(", text)}
-        for stem, text in texts.items()
-    }
+    called = {stem: set(re.findall(r"\b(\w+)\(", text)) for stem, text in texts.items()}
+    uses = {stem: {home[name] for name in home.keys() & called[stem] if home[name] != stem} for stem in texts}
     assert len(home) >= len(DECLARED)
     while leaves := {stem for stem, used in uses.items() if not used}:
         uses = {stem: used - leaves for stem, used in uses.items() if stem not in leaves}

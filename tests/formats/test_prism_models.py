@@ -305,10 +305,10 @@ def test_loading_is_silent_without_deadlocks():
 
 
 @pytest.mark.parametrize("denominator", [3, 7, 11, 97, 1_000_003])
-def test_probabilities_that_no_float_holds_keep_the_bounds_true(denominator):
+def test_probabilities_that_no_float_holds_keep_the_bounds_true(denominator, sized):
     """Thirds are rounded once: the margins of rows have to be larger than that."""
     rng = np.random.default_rng(denominator)
-    for _ in range(20):
+    for _ in range(sized(8, 20)):
         n = int(rng.integers(2, 6))  # state n is the goal, n + 1 a sink
         commands = []
         for state in range(n):

@@ -337,7 +337,7 @@ def definition(pmdp, counts, grid):
     return logsumexp(np.array(terms), axis=0).min()
 
 
-def test_the_infimum_is_bounded_and_nearly_reached():
+def test_the_infimum_is_bounded_and_nearly_reached(sized):
     rows = {
         0: {"a": {0: "0.2 + 0.5*p", 1: "0.8 - 0.5*p"}, "b": {0: "p", 1: "1 - p"}},
         1: {"a": {0: "p", 1: "1 - p"}, "b": {0: "0.5", 1: "0.5"}},
@@ -345,7 +345,7 @@ def test_the_infimum_is_bounded_and_nearly_reached():
     pmdp = build(0, lambda s: rows[s], domain={"p": (0.1, 0.8)})
     rng = np.random.default_rng(6)
     grid = (0.1, 0.8, 2001)
-    for _ in range(20):
+    for _ in range(sized(8, 20)):
         counts = Counts(pmdp, schedule="split")
         counts.add_batch(rng.integers(0, 60, pmdp.num_transitions))
         found = Alternatives(pmdp, counts, np.array([0.4]), Weights.of(pmdp)).doubt(domain_rows(pmdp))

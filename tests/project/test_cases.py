@@ -219,7 +219,7 @@ def test_classes_of_severity(small_benchmark, monkeypatch, capsys):
         assert lower <= truth <= upper
 
 
-@pytest.mark.parametrize("seeds", [10, pytest.param(30, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("seeds", [5, pytest.param(30, marks=pytest.mark.nightly)])
 def test_cuts_of_rows_hold(small_benchmark, monkeypatch, capsys, seeds):
     """Bounds on the mean of a value function that a tenth of the stays gave, at δ = .2, and without their own data."""
     monkeypatch.syspath_prepend(str(ROOT / "examples"))

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.project.test_shape import parsed
+
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("rpl_agent", "rpl_envs", "benchmarks", "tests")
 FOLDERS = ("rpl_agent", "envs", "benchmarks", "tests", "docs", "examples")
@@ -22,7 +24,7 @@ FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.p
 @cache
 def read(path: Path) -> tuple[set[tuple[str, str | None]], set[tuple[str, str]]]:
     """(`imported`, `asked_of_modules`) of a file, which is parsed once for both."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    nodes = list(ast.walk(parsed(path)))
     return imported(nodes), asked_of_modules(nodes)
 
 

@@ -61,7 +61,7 @@ def random_model(seed: int) -> Intervals:
     return Intervals(pmdp, lower, upper)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(10, 20))])
 def test_random_interval_models(seed, tmp_path):
     relaxation = random_model(seed)
     model = storm_model(tmp_path, relaxation)
