@@ -14,6 +14,8 @@ from rpl_agent.core.coupled import bounds
 from rpl_agent.core.coupled.affine import AffineProof, Side
 from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.coupled.gradients import cuts, over_cuts
+from rpl_agent.core.coupled.gradients.highest import Highest
+from rpl_agent.core.coupled.gradients.inequalities import Inequalities
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.frame import frame_of
@@ -54,7 +56,7 @@ def searched(endless):
 def program(proof, expansion, side):
     A, b = proof.cuts
     chosen = over_cuts._chosen(expansion.frame, A, b)
-    given = over_cuts._Inequalities.of(proof.problem, expansion, side, None if side is Side.UPPER else expansion.policy)
+    given = Inequalities.of(proof.problem, expansion, side, None if side is Side.UPPER else expansion.policy)
     return over_cuts._Search(given, cuts.rooms_of(expansion.frame, A[chosen], b[chosen]), 0.1)
 
 
@@ -86,7 +88,7 @@ def test_the_highest_of_a_quadratic_over_the_ball():
         M[k][np.ix_(own, own)] += A[k]
         M[k][own, :-1] += B[k]
         M[k][:-1, own] += B[k].T
-    found = over_cuts._Highest(l, A, B, touched, 1e-9)
+    found = Highest(l, A, B, touched, 1e-9)
     y = rng.normal(size=(200_000, r))
     y /= np.linalg.norm(y, axis=1)[:, None]
     for k in range(rows):
@@ -140,7 +142,7 @@ def test_what_was_changed_is_not_proved(searched):
 
 def test_functions_of_steps(monkeypatch):
     proof, expansion, theta = expanded(STEPS, 9, 50)
-    monkeypatch.setattr(over_cuts, "STEPS", 30)
+    monkeypatch.setattr(over_cuts, "BARRIERS", ((1e-2, 30), (3e-3, 30)))
     start, ends = proof.problem.pmdp.initial_state, []
     for side in (Side.LOWER, Side.UPPER):
         found = over_cuts.over_cuts(proof.problem, expansion, side, side is Side.UPPER, *proof.cuts)

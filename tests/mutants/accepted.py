@@ -46,6 +46,8 @@ FUNCTIONS: dict[str, str] = {
     f"{CHECKER} Coordinates.information": SEARCH,
     f"{CHECKER} stake": SEARCH,
     f"{CHECKER} Bets._aim": SEARCH,
+    f"{CHECKER} Bets._aim.solve": SEARCH,
+    f"{CHECKER} rivals.along": SEARCH,
     f"{CHECKER} Bets._slope": SEARCH,
     f"{CHECKER} Bets._plan": SEARCH,
     f"{CHECKER} Data.fits": SEARCH,
@@ -61,6 +63,8 @@ FUNCTIONS: dict[str, str] = {
     f"{CHECKER} LONGEST": WORDS,
     f"{CHECKER} shortened": WORDS,
     f"{AIMS} next_aim": OWN_AIM,
+    f"{AIMS} _slopes": OWN_AIM,
+    f"{AIMS} _Information.__init__": OWN_AIM,
     f"{AIMS} BetWorld.__init__": OWN_AIM,
     f"{AIMS} BetWorld.slope": OWN_AIM,
     f"{MEAN} cumulative_bets": "any stake that is fixed before its number is valid",
@@ -184,7 +188,7 @@ NAMES: dict[str, str] = {
     f"{CHECKER} Bets.cuts: 1 → (0) (4)": "the share of the last moment is not used",
     f"{CHECKER} Bets.cuts: 1 → 2 (4)": "the share of the last moment is not used",
     f"{CHECKER} Bets.cuts: hits and u → ((hits) or (u))": "adds logarithms of 1, rounded against the bet",
-    f"{SLABS} _level: 1 → (0)": FLOATS,
+    f"{SLABS} _nats: 1 → (0)": FLOATS,
     f"{SLABS} _next: placed is not None and last is not None → ((placed is not None) or (last is not None))": (
         "there are both or none"
     ),

@@ -10,13 +10,12 @@ small: W is the best value at the centre if a row earns, beside its reward, what
     max {q(y) + Σ m c(y) + Σ μ c(y) c'(y) : |y| ≤ 1},    c ≥ 0 the rooms of cuts, q = l·y + y'My.
 
 F is convex in gradients and multipliers. Here maxima over rows are smooth and those over the ball have a barrier, and
-L-BFGS goes downhill from the policy's gradient. Gradients are multiplied by the values of a round before. Any result is
-allowed: values are raised until every inequality holds, and `AffineProof` checks them.
+L-BFGS goes downhill from the policy's gradient. Any result is allowed: values are raised until every inequality holds,
+and `AffineProof` checks them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,8 @@ import scipy
 from rpl_agent.core.coupled.affine import AffineBound, Side, chances_of
 from rpl_agent.core.coupled.expansion import StepExpansion, ValueExpansion
 from rpl_agent.core.coupled.gradients.cuts import CutRows, rooms_of
-from rpl_agent.core.model import Policy, gather
+from rpl_agent.core.coupled.gradients.highest import Highest
+from rpl_agent.core.coupled.gradients.inequalities import Inequalities
 from rpl_agent.core.regions.frame import Frame
 from rpl_agent.core.solver.problem import Problem
 
@@ -35,14 +35,15 @@ STATES, NUMBERS = 200, 60_000
 PARALLEL = 0.9
 #: Up to this many coordinates products are of any cuts, beyond it of those that a row's expressions touch.
 SMALL = 8
-#: Smoothing of maxima over rows, and weights of the barrier in each round, in units of what a row may pay.
-SMOOTH, BARRIERS = 0.02, (1e-2, 1e-2, 3e-3)
-#: Steps downhill in a round, which ends when one of them gains less than this share of the unit.
-STEPS, SETTLED = 70, 1e-7
+#: Smoothing of maxima over rows; the weight of the barrier in each round, both in units of what a row may pay, and the
+#: steps downhill in it. A round ends when one of them gains less than this share of the unit.
+SMOOTH, BARRIERS, SETTLED = 0.02, ((1e-2, 100), (3e-3, 150), (1e-3, 150)), 1e-7
 #: Multipliers to start with, and the scale of products, in units of what a row may pay: they converge faster.
 SINGLE, DOUBLE, SCALED = 1e-4, 1e-2, 3.0
-#: Steps of Newton's method for the level of a row, and the barrier where values are raised.
-NEWTON, SHARP = 12, 1e-9
+#: Steps of Newton's method for the values in an evaluation, and their change, in these units, that ends them.
+SOLVED, CLOSE = 6, 0.1
+#: The barrier where values are raised.
+SHARP = 1e-9
 #: Most rounds of the best policy, and of values that are raised.
 ROUNDS = 60
 #: What every row keeps, beyond rounding, in units of the largest value.
@@ -71,16 +72,16 @@ def over_cuts(
     assert isinstance(expansion.frame, Frame)
     slope = side.value * expansion.gradient[..., problem.pmdp.initial_state, :].reshape(-1, len(A.T))[-1]
     chosen = _chosen(expansion.frame, A, b)
-    inequalities = _Inequalities.of(problem, expansion, side, None if every_policy else expansion.policy)
+    inequalities = Inequalities.of(problem, expansion, side, None if every_policy else expansion.policy)
     size = len(inequalities.rows) * len(chosen) + inequalities.nodes * len(slope)
     if not slope.any() or not len(chosen) or size > NUMBERS:
         return None
     search = _Search(inequalities, rooms_of(expansion.frame, A[chosen], b[chosen]), float(np.linalg.norm(slope)))
     try:
         x = search.start()
-        for barrier in BARRIERS:
-            x = search.downhill(x, barrier)
-            values = search.raised(x)
+        for barrier, steps in BARRIERS:
+            x = search.downhill(x, barrier, steps)
+        values = search.raised(x)
     except np.linalg.LinAlgError:  # a policy whose plays never end
         return None
     if values is None or not (np.isfinite(x).all() and np.isfinite(values).all()):
@@ -108,83 +109,6 @@ class _Best(NamedTuple):
     visits: np.ndarray  # (R,)
 
 
-@dataclass(eq=False)
-class _Inequalities:
-    """Rows of open nodes (states, or states with steps to go), with their successors."""
-
-    sign: float
-    rows: np.ndarray  # (R,) of the model, those of a node after another
-    step: np.ndarray  # (R,) the layer of the node, 0 without a horizon
-    own: np.ndarray  # (R,) their nodes
-    nodes: int
-    initial: int
-    reward: np.ndarray  # (R,) with the worth of successors that are decided, times the sign
-    ahead: np.ndarray  # (R, N) γ p
-    move_row: np.ndarray  # (T,) of moves to open nodes
-    move_node: np.ndarray  # (T,)
-    slope: np.ndarray  # (T, r) γ β
-    still: np.ndarray  # (R, r) the change of what decided successors are worth, times the sign
-    values: np.ndarray  # (N,) of the expansion, times the sign
-    gradient: np.ndarray  # (N, r)
-    place: np.ndarray  # (N, 2) layer and state of each node
-
-    @classmethod
-    def of(
-        cls, problem: Problem, expansion: ValueExpansion | StepExpansion, side: Side, policy: Policy | None
-    ) -> _Inequalities:
-        pmdp, horizon, sign = problem.pmdp, problem.objective.horizon, side.value
-        chances, gamma, boundary = chances_of(problem, expansion.frame), problem.gamma, problem.boundary()
-        open_states = np.flatnonzero(~problem.task.decided)
-        position = np.full(pmdp.num_states, -1)
-        position[open_states] = np.arange(len(open_states))
-        layers = range(1 if horizon is None else horizon)
-        parts = [_rows(problem, open_states, policy, None if horizon is None else horizon - 1 - k) for k in layers]
-        rows, step = np.concatenate(parts), np.repeat(layers, [len(part) for part in parts])
-        own = position[pmdp.row_state[rows]] + step * len(open_states)
-        moves, first = gather(pmdp.row_ptr, rows)
-        row = np.repeat(np.arange(len(rows)), np.diff(first))
-        successor, f = pmdp.successor[moves], pmdp.expression[moves]
-        before = step[row] - (horizon is not None)
-        is_open = (before >= 0) & (position[successor] >= 0)
-        node = position[successor] + before * len(open_states)
-        p, slope = gamma * chances.p[f], gamma * chances.slope[f]
-        ended = np.where(is_open, 0.0, sign * boundary[successor])
-        ahead = np.zeros((len(rows), len(open_states) * len(layers)))
-        np.add.at(ahead, (row[is_open], node[is_open]), p[is_open])
-        still = np.zeros((len(rows), chances.r))
-        np.add.at(still, row, ended[:, None] * slope)
-        values, gradient = (sign * expansion.values, expansion.gradient)
-        place = np.stack([np.repeat(layers, len(open_states)), np.tile(open_states, len(layers))], axis=1)
-        if horizon is not None:
-            values, gradient = values[1:], gradient[1:]
-        return cls(
-            sign,
-            rows,
-            step,
-            own,
-            len(place),
-            int(position[pmdp.initial_state] + (len(layers) - 1) * len(open_states)),
-            sign * problem.reward[rows] + np.bincount(row, ended * p, len(rows)),
-            ahead,
-            row[is_open],
-            node[is_open],
-            slope[is_open],
-            still,
-            values[..., open_states].ravel(),
-            gradient[..., open_states, :].reshape(len(place), -1),
-            place,
-        )
-
-
-def _rows(problem: Problem, states: np.ndarray, policy: Policy | None, step: int | None) -> np.ndarray:
-    """The rows of states: of a policy (in a step), or all."""
-    if policy is None:
-        return gather(problem.pmdp.state_ptr, states)[0]
-    assert policy.rows is not None
-    rules = np.atleast_2d(policy.rows)
-    return np.asarray(rules[min(step or 0, len(rules) - 1)][states])
-
-
 class _Search:
     """F and its gradient, as functions of x = (g of all nodes, m of all rows and of the start, μ of all products).
 
@@ -192,14 +116,14 @@ class _Search:
     that touch no other coordinates.
     """
 
-    def __init__(self, given: _Inequalities, rooms: np.ndarray, size: float) -> None:
+    def __init__(self, given: Inequalities, rooms: np.ndarray, size: float) -> None:
         self.given, self.rooms = given, rooms
         rows, (cuts, width) = len(given.rows), rooms.shape
         self.r, self.shape, self.unit = width - 1, (rows + 1, cuts), size
         self.change = -given.ahead
         self.change[np.arange(rows), given.own] += 1.0
         self.first = np.flatnonzero(np.diff(given.own, prepend=-1))
-        self.values, self.worth = given.values, given.values  # of the last policy, and of the round before
+        self.values, self.worth = given.values, given.values  # of the last policy, and of the step before
         visits = self._best(given.reward, given.ahead).visits
         #: what a row may pay, and the scale of multipliers
         self.scale = size / max(float(visits.sum()), 1.0)
@@ -256,7 +180,7 @@ class _Search:
         double = x[cut + single.size :]
         return g * self.scale, single.reshape(self.shape) * self.scale / self.lengths, double * self.pair_scale
 
-    def downhill(self, x: np.ndarray, barrier: float) -> np.ndarray:
+    def downhill(self, x: np.ndarray, barrier: float, steps: int) -> np.ndarray:
         free = self.given.nodes * self.r
         found = scipy.optimize.minimize(
             lambda x: tuple(part / self.unit for part in self.evaluated(x, barrier)),
@@ -265,7 +189,7 @@ class _Search:
             method="L-BFGS-B",
             bounds=[(None, None)] * free + [(0.0, None)] * (len(x) - free),
             options={
-                "maxiter": STEPS,
+                "maxiter": steps,
                 "maxcor": 20,
                 "ftol": SETTLED / (1.0 + float(np.abs(self.given.values).max()) / self.unit),
             },
@@ -276,10 +200,9 @@ class _Search:
     def polynomials(
         self, g: np.ndarray, single: np.ndarray, double: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(constant and slope (R, r + 1), A (R, o, o), B (R, o, r)) of q + Σ m c + Σ μ c c' without r + γ P v − v."""
+        """(constant and slope (R, r + 1), A (R, o, o), B (R, o, r)) of q + Σ m c + Σ μ c c' without values of nodes."""
         given = self.given
-        moved = given.slope * self.worth[given.move_node][:, None]
-        linear = given.still + self.sum_rows @ moved - given.sign * (self.change @ g)
+        linear = given.still - given.sign * (self.change @ g)
         turn = self.pull[:, :, None] * (given.sign * g[given.move_node])[:, None, :]
         turn = (self.sum_rows @ turn.reshape(len(turn), -1)).reshape(len(given.rows), -1, self.r)
         level = single[:-1] @ self.rooms + self.sum_pairs @ (double[:, None] * self.pair_linear)
@@ -294,8 +217,13 @@ class _Search:
         """(F, its derivatives), smooth."""
         given, (g, single, double) = self.given, self.parts(x)
         level, A, B = self.polynomials(g, single, double)
-        top = _Highest(level[:, 1:], A, B, self.touched, barrier * self.scale)
-        value, visits = self._best(given.reward + level[:, 0] + top.smooth, given.ahead, SMOOTH * self.scale)
+        for _ in range(SOLVED):
+            linear = level[:, 1:] + self.sum_rows @ (given.slope * self.worth[given.move_node][:, None])
+            top = Highest(linear, A, B, self.touched, barrier * self.scale)
+            value, visits = self._earned(level[:, 0] + top.smooth, top.y, SMOOTH * self.scale)
+            moved, self.worth = float(np.abs(self.values - self.worth).max()), self.values
+            if moved <= CLOSE * self.scale:
+                break
         reach = given.sign * g[given.initial] + single[-1] @ self.rooms[:, 1:]
         length = np.sqrt(reach @ reach + (SMOOTH * self.unit) ** 2)
         value += length + float(single[-1] @ self.rooms[:, 0])
@@ -313,6 +241,17 @@ class _Search:
             pressed * self.pair_scale,
         ]
         return value, np.concatenate(slopes)
+
+    def _earned(self, more: np.ndarray, y: np.ndarray, smooth: float = 0.0) -> _Best:
+        """The best value if rows earn this much more at the values `worth`, and their worst points are y (R, r).
+
+        What a row earns depends on the values: one step of Newton's method, with γ p at the worst point.
+        """
+        given = self.given
+        force = (given.slope * y[given.move_row]).sum(axis=1)
+        place = given.move_row * given.nodes + given.move_node
+        pushed = np.bincount(place, force, given.ahead.size).reshape(given.ahead.shape)
+        return self._best(given.reward + more - pushed @ self.worth, given.ahead + pushed, smooth)
 
     def _best(self, reward: np.ndarray, ahead: np.ndarray, smooth: float = 0.0) -> _Best:
         """The best value if rows earn this: by (soft) policy iteration, from the last values."""
@@ -339,18 +278,15 @@ class _Search:
 
     # ------------------------------------------------------------------ the bound
     def raised(self, x: np.ndarray) -> np.ndarray | None:
-        """(N,) values with which every inequality holds; None if none were found.
-
-        What a row earns depends on the values: Newton's method takes γ p at the row's worst point y.
-        """
-        given, parts, before = self.given, self.parts(x), self.worth
+        """(N,) values with which every inequality holds; None if none were found."""
+        given, before = self.given, self.worth
+        level, A, B = self.polynomials(*self.parts(x))
         margin = MARGIN * (1.0 + float(np.abs(given.values).max()))
         for _ in range(ROUNDS):
-            level, A, B = self.polynomials(*parts)
-            top = _Highest(level[:, 1:], A, B, self.touched, SHARP * self.scale)
-            self.level, pushed = top.level, np.zeros_like(given.ahead)
-            np.add.at(pushed, (given.move_row, given.move_node), (given.slope * top.y[given.move_row]).sum(axis=1))
-            self._best(given.reward + level[:, 0] + top.most + margin - pushed @ self.worth, given.ahead + pushed)
+            linear = level[:, 1:] + self.sum_rows @ (given.slope * self.worth[given.move_node][:, None])
+            top = Highest(linear, A, B, self.touched, SHARP * self.scale)
+            self.level = top.level
+            self._earned(level[:, 0] + top.most + margin, top.y)
             moved, self.worth = float(np.abs(self.values - self.worth).max()), self.values
             if moved <= 0.1 * margin:
                 return self.values
@@ -381,67 +317,3 @@ class _Search:
         scope = np.broadcast_to(~problem.task.decided, u.shape).copy()
         policy = None if every_policy else expansion.policy
         return AffineBound(Side(given.sign), policy, expansion.frame, u, gradient, np.zeros_like(u), scope, cut_rows)
-
-
-class _Highest:
-    """min t + l'(tI − M)⁻¹l / 4 ≥ max {l·y + y'My : |y| ≤ 1}, of many rows, with a barrier at tI − M.
-
-    M = (A B; B' 0) acts on the touched coordinates and on the span of B's rows: on 2 o directions. On the rest of l it
-    is 0.
-    """
-
-    def __init__(self, l: np.ndarray, A: np.ndarray, B: np.ndarray, touched: np.ndarray, barrier: float) -> None:
-        rows, o, r = B.shape
-        padded = np.concatenate([l, np.zeros((rows, 1))], axis=1)
-        own = np.take_along_axis(padded, touched, axis=1)
-        rest = padded.copy()
-        np.put_along_axis(rest, touched, 0.0, axis=1)
-        rest = rest[:, :-1]
-        beyond = max(o + o - r, 0)  # so many of B's directions are 0
-        squares, turn = np.linalg.eigh(B @ B.transpose(0, 2, 1)) if beyond < o else (B[:, :, 0], A)
-        squares, turn = squares[:, beyond:], turn[:, :, beyond:]
-        size = np.sqrt(np.maximum(squares, 0.0))
-        small = size <= 1e-9 * (size.max(axis=1, keepdims=True, initial=0.0) + 1e-300)
-        size = np.where(small, 0.0, size)
-        beside = np.where(small[:, :, None], 0.0, turn.transpose(0, 2, 1) @ B / np.where(small, 1.0, size)[:, :, None])
-        mixed = turn * size[:, None, :]
-        matrix = np.block([[A, mixed], [mixed.transpose(0, 2, 1), np.zeros((rows, o - beyond, o - beyond))]])
-        along = np.einsum("ior,ir->io", beside, rest)
-        left = rest - np.einsum("ior,io->ir", beside, along)
-        eigen, axes = np.linalg.eigh(matrix)
-        z = np.einsum("iba,ib->ia", axes, np.concatenate([own, along], axis=1))
-        eigen = np.concatenate([eigen, np.zeros((rows, 1))], axis=1)
-        z = np.concatenate([z, np.linalg.norm(left, axis=1)[:, None]], axis=1)
-        t = self.level = _levels(eigen, z, barrier)
-        room = t[:, None] - eigen
-        self.most = t + (z * z / room).sum(axis=1) / 4
-        self.smooth = self.most - barrier * np.log(room / barrier).sum(axis=1)
-        flat = np.einsum("iba,ia->ib", axes, z[:, :-1] / room[:, :-1] / 2)
-        y_own, y_rest = flat[:, :o], np.einsum("ior,io->ir", beside, flat[:, o:]) + left / t[:, None] / 2
-        full = np.concatenate([y_rest, np.zeros((rows, 1))], axis=1)
-        np.put_along_axis(full, touched, y_own, axis=1)
-        self.y = full[:, :-1]
-        spread = barrier * np.einsum("iba,ia,ica->ibc", axes[:, :o], 1.0 / room[:, :-1], axes)
-        self.own = y_own[:, :, None] * y_own[:, None, :] + spread[:, :, :o]
-        bent = y_own[:, :, None] * y_rest[:, None, :] + np.einsum("iab,ibr->iar", spread[:, :, o:], beside)
-        bent = np.concatenate([bent, np.zeros((rows, o, 1))], axis=2)
-        np.put_along_axis(bent, np.broadcast_to(touched[:, None, :], (rows, o, o)).copy(), self.own, axis=2)
-        self.bent = bent[:, :, :-1]
-
-
-def _levels(eigen: np.ndarray, z: np.ndarray, barrier: float) -> np.ndarray:
-    """(R,) t with Σ z² / 4 (t − λ)² + Σ barrier / (t − λ) = 1, above all λ (R, n).
-
-    Newton's method for 1 / √sum, from a point where the sum is at least 1: such a function of t is nearly a line.
-    """
-    top = eigen.argmax(axis=1)[:, None]
-    least = np.take_along_axis(eigen, top, axis=1)
-    alone = np.abs(np.take_along_axis(z, top, axis=1)) / 2
-    t = least + (barrier + np.sqrt(barrier**2 + 4 * alone**2)) / 2
-    for _ in range(NEWTON):
-        room = t - eigen
-        squares, poles = (z / room) ** 2 / 4, barrier / room
-        total = (squares + poles).sum(axis=1, keepdims=True)
-        slope = ((2 * squares + poles) / room).sum(axis=1, keepdims=True)
-        t = np.maximum(t + 2 * total * (np.sqrt(total) - 1.0) / slope, (least + t) / 2)
-    return np.asarray(t[:, 0])
