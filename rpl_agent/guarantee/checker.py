@@ -1029,7 +1029,6 @@ class Known:
         self.model, self.objective, self.cuts = data.model, objective, list[Cut]()
         self.ball: Ball | None = None
         self.box: Box | None = None
-        self.joint: Likelihood | None = None
         line, part = self.model.coordinates, proof["likelihood"]
         bets, joint, single = shares(self.model, method, delta)
         self.intervals = Intervals(data, single, proof["ends"])
@@ -1040,8 +1039,8 @@ class Known:
             raise Refused("the joint likelihood is part of the proof, and not of its model and method")
         self.line, self.reach = line, [[Fraction(end, ONE) for end in self.model.range_over_box(x)] for x in line.x]
         if part["parts"] is not None:  # else cuts are those of intervals and the domain
-            self.joint = Likelihood(line, data, joint, part["parts"])
-            logarithms = len(part["cuts"]) * len(self.joint.used)
+            self.likelihood = Likelihood(line, data, joint, part["parts"])
+            logarithms = len(part["cuts"]) * len(self.likelihood.used)
             need(logarithms <= MOST_LOGARITHMS, f"the cuts need more than {MOST_LOGARITHMS:,} logarithms")
         any_bet = any(isinstance(k, int) for k in part["cuts"])
         need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
@@ -1051,12 +1050,6 @@ class Known:
             self.tighten(f, low, high)
         if part["ball"] is not None:
             self.enclose(Ball(line, part["ball"]), part["ball"].get("slabs", []))
-
-    @property
-    def likelihood(self) -> Likelihood:
-        if self.joint is None:
-            raise Refused("the joint likelihood is used, and not part of the proof")
-        return self.joint
 
     def enclose(self, ball: Ball, slabs: list[Any]) -> None:
         """Use a ball that holds all that is left: by likelihood and slabs, or, in one coordinate, by the cuts."""
