@@ -14,7 +14,7 @@ from rpl_agent.core.coupled import bounds
 from rpl_agent.core.coupled.affine import AffineProof, Side
 from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.coupled.gradients import cuts, over_cuts
-from rpl_agent.core.coupled.gradients.highest import Highest
+from rpl_agent.core.coupled.gradients.highest import Quadratics
 from rpl_agent.core.coupled.gradients.inequalities import Inequalities
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Nature, Objective, Policy
@@ -60,12 +60,16 @@ def program(proof, expansion, side):
     return over_cuts._Search(given, cuts.rooms_of(expansion.frame, A[chosen], b[chosen]), 0.1)
 
 
+@pytest.mark.parametrize("lags", [True, False])
 @pytest.mark.parametrize("few", [0, 99])
 @pytest.mark.parametrize("side", Side)
-def test_derivatives_are_those_of_the_bound(endless, side, few, monkeypatch):
+def test_derivatives_are_those_of_the_bound(endless, side, few, lags, monkeypatch):
+    """With the values of a round before, and with those that follow from gradients and multipliers."""
     monkeypatch.setattr(over_cuts, "SMALL", few)
+    monkeypatch.setattr(over_cuts, "CLOSE", 1e-6)
     proof, expansion, _ = endless
     search, rng = program(proof, expansion, side), np.random.default_rng(2)
+    search.is_lagging = lags
     x = search.start() * rng.uniform(0.5, 1.5, len(search.start()))
     derivative, ends = search.evaluated(x, 0.01)[1], np.cumsum([len(part.ravel()) for part in search.parts(x)])
     for first, last in zip([0, *ends], ends):
@@ -88,7 +92,7 @@ def test_the_highest_of_a_quadratic_over_the_ball():
         M[k][np.ix_(own, own)] += A[k]
         M[k][own, :-1] += B[k]
         M[k][:-1, own] += B[k].T
-    found = Highest(l, A, B, touched, 1e-9)
+    found = Quadratics(A, B, touched).highest(l, 1e-9)
     y = rng.normal(size=(200_000, r))
     y /= np.linalg.norm(y, axis=1)[:, None]
     for k in range(rows):
@@ -105,7 +109,7 @@ def test_rows_over_cuts_are_tighter_and_proved(searched):
         assert proof.issues(bound) == []
         least = expansion.bound(side, True).at(proof.region, start)  # without slack
         lost = [side.value * (one.at(proof.region, start) - least) for one in (bound, plain)]
-        assert lost[0] < 0.75 * lost[1]
+        assert lost[0] < 0.6 * lost[1]
 
 
 def test_they_hold_at_the_truth(searched, endless):

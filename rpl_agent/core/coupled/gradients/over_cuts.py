@@ -24,7 +24,7 @@ import scipy
 from rpl_agent.core.coupled.affine import AffineBound, Side, chances_of
 from rpl_agent.core.coupled.expansion import StepExpansion, ValueExpansion
 from rpl_agent.core.coupled.gradients.cuts import CutRows, rooms_of
-from rpl_agent.core.coupled.gradients.highest import Highest
+from rpl_agent.core.coupled.gradients.highest import Quadratics
 from rpl_agent.core.coupled.gradients.inequalities import Inequalities
 from rpl_agent.core.regions.frame import Frame
 from rpl_agent.core.solver.problem import Problem
@@ -37,7 +37,7 @@ PARALLEL = 0.9
 SMALL = 8
 #: Smoothing of maxima over rows; the weight of the barrier in each round, both in units of what a row may pay, and the
 #: steps downhill in it. A round ends when one of them gains less than this share of the unit.
-SMOOTH, BARRIERS, SETTLED = 0.02, ((1e-2, 100), (3e-3, 150), (1e-3, 150)), 1e-7
+SMOOTH, BARRIERS, SETTLED = 0.02, ((1e-2, 70), (3e-3, 70), (1e-3, 100), (3e-4, 60)), 1e-7
 #: Multipliers to start with, and the scale of products, in units of what a row may pay: they converge faster.
 SINGLE, DOUBLE, SCALED = 1e-4, 1e-2, 3.0
 #: Steps of Newton's method for the values in an evaluation, and their change, in these units, that ends them.
@@ -81,7 +81,7 @@ def over_cuts(
         x = search.start()
         for barrier, steps in BARRIERS:
             x = search.downhill(x, barrier, steps)
-        values = search.raised(x)
+            values = search.raised(x)
     except np.linalg.LinAlgError:  # a policy whose plays never end
         return None
     if values is None or not (np.isfinite(x).all() and np.isfinite(values).all()):
@@ -107,10 +107,13 @@ def _chosen(frame: Frame, A: np.ndarray, b: np.ndarray) -> np.ndarray:
 class _Best(NamedTuple):
     value: float  # at the initial node
     visits: np.ndarray  # (R,)
+    system: np.ndarray  # (N, N) I − γP
 
 
 class _Search:
-    """F and its gradient, as functions of x = (g of all nodes, m of all rows and of the start, μ of all products).
+    """F and its gradient, as functions of x = (h of all nodes, m of all rows and of the start, μ of all products).
+
+    g = (I − γP)⁻¹h, P the best policy's: a change of h bends the rows of one node, one of g those of all before it.
 
     Only the coordinates `touched` by a row's expressions bend it: M = (A B; B' 0), those first. Products are of cuts
     that touch no other coordinates.
@@ -124,9 +127,11 @@ class _Search:
         self.change[np.arange(rows), given.own] += 1.0
         self.first = np.flatnonzero(np.diff(given.own, prepend=-1))
         self.values, self.worth = given.values, given.values  # of the last policy, and of the step before
-        visits = self._best(given.reward, given.ahead).visits
+        best = self._best(given.reward, given.ahead)
         #: what a row may pay, and the scale of multipliers
-        self.scale = size / max(float(visits.sum()), 1.0)
+        self.scale = size / max(float(best.visits.sum()), 1.0)
+        self.system, self.spread = best.system, np.linalg.inv(best.system)
+        self.is_lagging = True  # values are those of the round before
         self.lengths = np.maximum(np.linalg.norm(rooms[:, 1:], axis=1), 1e-300)
         self._touch()
         self._pair()
@@ -171,12 +176,12 @@ class _Search:
     # ------------------------------------------------------------------ x
     def start(self) -> np.ndarray:
         single, double = np.full(self.shape, SINGLE), np.full(len(self.pairs), DOUBLE)
-        return np.concatenate([self.given.gradient.ravel() / self.scale, single.ravel(), double])
+        return np.concatenate([(self.system @ self.given.gradient).ravel() / self.scale, single.ravel(), double])
 
     def parts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(g (N, r), m (R + 1, K), μ (Q,))."""
         cut = self.given.nodes * self.r
-        g, single = x[:cut].reshape(-1, self.r), x[cut : cut + self.shape[0] * self.shape[1]]
+        g, single = self.spread @ x[:cut].reshape(-1, self.r), x[cut : cut + self.shape[0] * self.shape[1]]
         double = x[cut + single.size :]
         return g * self.scale, single.reshape(self.shape) * self.scale / self.lengths, double * self.pair_scale
 
@@ -197,10 +202,8 @@ class _Search:
         return np.asarray(found.x)
 
     # ------------------------------------------------------------------ F
-    def polynomials(
-        self, g: np.ndarray, single: np.ndarray, double: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(constant and slope (R, r + 1), A (R, o, o), B (R, o, r)) of q + Σ m c + Σ μ c c' without values of nodes."""
+    def polynomials(self, g: np.ndarray, single: np.ndarray, double: np.ndarray) -> tuple[np.ndarray, Quadratics]:
+        """(constant and slope (R, r + 1), forms) of q + Σ m c + Σ μ c c' without values of nodes."""
         given = self.given
         linear = given.still - given.sign * (self.change @ g)
         turn = self.pull[:, :, None] * (given.sign * g[given.move_node])[:, None, :]
@@ -211,32 +214,39 @@ class _Search:
         padded = np.concatenate([turn, np.zeros((*turn.shape[:2], 1))], axis=2)
         A = np.take_along_axis(padded, np.broadcast_to(self.touched[:, None, :], (*turn.shape[:2], turn.shape[1])), 2)
         products = (self.sum_pairs @ (double[:, None] * self.pair_form.reshape(len(double), -1))).reshape(A.shape)
-        return level, (A + A.transpose(0, 2, 1)) / 2 + products, B
+        return level, Quadratics((A + A.transpose(0, 2, 1)) / 2 + products, B, self.touched)
+
+    def _linear(self, level: np.ndarray) -> np.ndarray:
+        """(R, r) slopes of rows with the values `worth`."""
+        given = self.given
+        return np.asarray(level[:, 1:] + self.sum_rows @ (given.slope * self.worth[given.move_node][:, None]))
 
     def evaluated(self, x: np.ndarray, barrier: float) -> tuple[float, np.ndarray]:
         """(F, its derivatives), smooth."""
         given, (g, single, double) = self.given, self.parts(x)
-        level, A, B = self.polynomials(g, single, double)
+        level, forms = self.polynomials(g, single, double)
         for _ in range(SOLVED):
-            linear = level[:, 1:] + self.sum_rows @ (given.slope * self.worth[given.move_node][:, None])
-            top = Highest(linear, A, B, self.touched, barrier * self.scale)
-            value, visits = self._earned(level[:, 0] + top.smooth, top.y, SMOOTH * self.scale)
+            top = forms.highest(self._linear(level), barrier * self.scale)
+            value, visits, _ = self._earned(level[:, 0] + top.smooth, top.y, SMOOTH * self.scale)
+            if self.is_lagging:
+                break
             moved, self.worth = float(np.abs(self.values - self.worth).max()), self.values
             if moved <= CLOSE * self.scale:
                 break
         reach = given.sign * g[given.initial] + single[-1] @ self.rooms[:, 1:]
         length = np.sqrt(reach @ reach + (SMOOTH * self.unit) ** 2)
         value += length + float(single[-1] @ self.rooms[:, 0])
-        y, bent = visits[:, None] * top.y, visits[:, None, None] * top.bent  # (R, r), (R, o, r)
+        own, bent = (visits[:, None, None] * part for part in forms.bent(top))  # (R, o, o), (R, o, r)
+        y = visits[:, None] * top.y
         forces = np.einsum("to,tor->tr", self.pull, bent[given.move_row])
         slope = given.sign * (self.sum_nodes @ forces - self.change.T @ y)
         slope[given.initial] += given.sign * reach / length
         weighed = np.concatenate([visits[:, None], y], axis=1) @ self.rooms.T
         start = self.rooms[:, 0] + self.rooms[:, 1:] @ (reach / length)
         pressed = (visits[self.pair_row] * self.pair_linear[:, 0]) + (y[self.pair_row] * self.pair_linear[:, 1:]).sum(1)
-        pressed += np.einsum("qab,qab->q", (visits[:, None, None] * top.own)[self.pair_row], self.pair_form)
+        pressed += np.einsum("qab,qab->q", own[self.pair_row], self.pair_form)
         slopes = [
-            slope.ravel() * self.scale,
+            (self.spread.T @ slope).ravel() * self.scale,
             (np.vstack([weighed, start]) * (self.scale / self.lengths)).ravel(),
             pressed * self.pair_scale,
         ]
@@ -248,6 +258,8 @@ class _Search:
         What a row earns depends on the values: one step of Newton's method, with γ p at the worst point.
         """
         given = self.given
+        if self.is_lagging:
+            return self._best(given.reward + more, given.ahead, smooth)
         force = (given.slope * y[given.move_row]).sum(axis=1)
         place = given.move_row * given.nodes + given.move_node
         pushed = np.bincount(place, force, given.ahead.size).reshape(given.ahead.shape)
@@ -274,23 +286,25 @@ class _Search:
                 break
         self.values = values
         visits = np.linalg.solve(system.T, eye[given.initial])
-        return _Best(float(values[given.initial]), share * visits[given.own])
+        return _Best(float(values[given.initial]), share * visits[given.own], system)
 
     # ------------------------------------------------------------------ the bound
     def raised(self, x: np.ndarray) -> np.ndarray | None:
-        """(N,) values with which every inequality holds; None if none were found."""
-        given, before = self.given, self.worth
-        level, A, B = self.polynomials(*self.parts(x))
+        """(N,) values with which every inequality holds; None if none were found.
+
+        With multipliers far from the best ones there may be none, so the values of rounds before lag until there are.
+        """
+        given, before, self.is_lagging = self.given, self.worth, False
+        level, forms = self.polynomials(*self.parts(x))
         margin = MARGIN * (1.0 + float(np.abs(given.values).max()))
         for _ in range(ROUNDS):
-            linear = level[:, 1:] + self.sum_rows @ (given.slope * self.worth[given.move_node][:, None])
-            top = Highest(linear, A, B, self.touched, SHARP * self.scale)
+            top = forms.highest(self._linear(level), SHARP * self.scale)
             self.level = top.level
             self._earned(level[:, 0] + top.most + margin, top.y)
             moved, self.worth = float(np.abs(self.values - self.worth).max()), self.values
             if moved <= 0.1 * margin:
                 return self.values
-        self.values = self.worth = before
+        self.values, self.worth, self.is_lagging = given.values, before, True
         return None
 
     def bound(
