@@ -95,7 +95,7 @@ class _Sum:
         total = len(parts) * states
         at_start = np.zeros((1, total + 1))
         at_start[0, start:total:states], at_start[0, -1] = 1.0, -1.0
-        last = RowForm(Products(rooms, ()), start, slice(0, total + 1), at_start, 0.0, 0.0)
+        last = RowForm(Products(rooms, ()), start, slice(0, total + 1), at_start, 0.0, 0.0, 0.0)
         self.rows = [*(row for part in parts for row in part.rows), last]
 
     def least(self, beyond: float) -> LeastSum | None:

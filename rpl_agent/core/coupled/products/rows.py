@@ -77,6 +77,7 @@ class RowForm:
     span: slice
     ahead: np.ndarray  # (D, n)
     paid: float
+    sizes: float  # the magnitudes that add up to it
     lost: float  # what errors of chances may add up to, for functions that are at most 1
 
     def left(self, U: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
@@ -88,7 +89,7 @@ class RowForm:
     def rounding(self, U: np.ndarray, multipliers: np.ndarray) -> float:
         """More than the sum of the errors of `left`."""
         height = np.abs(U[self.span]).sum(axis=1)
-        size = abs(self.paid) + float(np.abs(self.ahead).sum(axis=0) @ height + self.products.sizes @ multipliers)
+        size = self.sizes + float(np.abs(self.ahead).sum(axis=0) @ height + self.products.sizes @ multipliers)
         terms = 16.0 * (sum(self.ahead.shape) + U.shape[1] + len(multipliers) + 8.0)
         return terms * UNIT_ROUNDOFF * size + self.lost * float(height.max())
 
@@ -130,7 +131,7 @@ class RowsOfPolicy:
         functions[~reached & ~decided] = 0.0
         error = forms.error[f] + 16.0 * UNIT_ROUNDOFF * (np.abs(forms.p[f]) + np.abs(forms.slope[f]).sum(axis=1))
         lost = gamma * np.bincount(state, share * error, S)
-        reward = sign * np.bincount(pmdp.row_state, weight * problem.reward, S)
+        paid, sizes = (np.bincount(pmdp.row_state, weight * r, S) for r in (problem.reward, np.abs(problem.reward)))
         blocks, played = factorisation(pmdp).block_of_row, weight > 0.0
         rows, states = [], np.flatnonzero(reached & ~decided)
         for s in states.tolist():
@@ -139,7 +140,7 @@ class RowsOfPolicy:
             products = known[own] if own in known else known.setdefault(own, Products(rooms, own))
             ahead = chances[s][:, products.coordinates].T.copy()
             ahead[0, s] -= 1.0
-            rows.append(RowForm(products, s, span, ahead, float(reward[s]), float(lost[s])))
+            rows.append(RowForm(products, s, span, ahead, sign * float(paid[s]), float(sizes[s]), float(lost[s])))
         system = np.eye(S) - chances @ rooms.middle
         visits = np.linalg.solve(system[np.ix_(states, states)].T, (states == pmdp.initial_state).astype(float))
         return cls(rows, functions, reached & ~decided, visits)
