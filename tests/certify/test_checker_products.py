@@ -91,10 +91,10 @@ def test_multiples_that_are_refused():
             proves({0: [-2, 0, 0]}, [product])
 
 
-@pytest.fixture(scope="module")
-def proved():
+@pytest.fixture(scope="module", params=[(0, 0), {(0, 0): "0.5", (2, 1): "0.5"}], ids=["one start", "a drawn start"])
+def proved(request):
     """(improvement, its proof): a log of a policy that is half as good as the best, which draws its actions."""
-    pmdp, theta = small_river()
+    pmdp, theta = small_river(request.param)
     used = worlds.halfway(pmdp, theta, GAIN)
     counts = river_log(pmdp, theta, used, 1_000)
     found = improve(pmdp, counts, GAIN, used, delta=0.1)

@@ -178,7 +178,7 @@ def test_what_is_not_covered(river, monkeypatch):
         rooms_of(limited.problem, region) is None and limited.bounds(1, 1).hope == -np.inf < np.inf == limited.upper()
     )
     rooms = rooms_of(problem, region)
-    for name in ("MOST_PRODUCTS", "MOST_UNKNOWN"):
+    for name in ("MOST_PRODUCTS", "MOST_UNKNOWN", "MOST_NUMBERS"):
         with monkeypatch.context() as patch:
             patch.setattr(gain, name, 10)
             assert least_sum(problem, rooms, pair) is None

@@ -18,8 +18,8 @@ GAIN = Objective.discounted("gain", 0.9)
 DRIFTS = (((-1, 0, 1, 2), (0.3, 0.3, 0.2, 0.2)), ((-1, 0, 1, 2), (0.2, 0.4, 0.2, 0.2)), ((0, 1, 2), (0.3, 0.4, 0.3)))
 
 
-def small_river() -> tuple[ParametricMDP, np.ndarray]:
-    """(model, true parameters): the gain is the place, and beyond place 2 the boat falls back to the start."""
+def small_river(start: object = (0, 0)) -> tuple[ParametricMDP, np.ndarray]:
+    """(model, true parameters): the gain is the place, and beyond place 2 the boat falls back to place 0 of lane 0."""
     names = [[f"d{y}{i}" for i in range(len(steps) - 1)] for y, (steps, _) in enumerate(DRIFTS)]
 
     def actions(state: tuple[int, int]) -> Mapping[str, Mapping[object, str]]:
@@ -33,7 +33,7 @@ def small_river() -> tuple[ParametricMDP, np.ndarray]:
             found[name] = row
         return found
 
-    pmdp = build((0, 0), actions, domain=worlds.simplices(names), rewards={"gain": lambda s, a: s[0]}, name="river")
+    pmdp = build(start, actions, domain=worlds.simplices(names), rewards={"gain": lambda s, a: s[0]}, name="river")
     truth = {name: p for group, (_, chances) in zip(names, DRIFTS) for name, p in zip(group, chances)}
     return pmdp, np.array([truth[name] for name in pmdp.table.parameters])
 

@@ -24,6 +24,8 @@ from rpl_agent.core.solver.problem import Problem
 
 #: The most states, coordinates (the checker has no more), unknown entries of functions, and products of cuts.
 MOST_STATES, MOST_COORDINATES, MOST_UNKNOWN, MOST_PRODUCTS = 400, 64, 3_000, 60_000
+#: The most numbers of one policy's products: the checker takes no more.
+MOST_NUMBERS = 20_000_000
 #: Multipliers below this share of a row's largest one are left out.
 SMALL = 1e-8
 #: Values are lowered by this multiple of what inequalities miss, and checked again.
@@ -102,7 +104,9 @@ class _Sum:
         U = np.vstack([*(part.functions for part in self.parts), np.zeros((1, len(self.rooms.middle)))])
         free = np.repeat(np.concatenate([*(part.open for part in self.parts), [True]])[:, None], U.shape[1], axis=1)
         free[-1, 1:] = False
-        if sum(len(row.products.sizes) for row in self.rows) > MOST_PRODUCTS or int(free.sum()) > MOST_UNKNOWN:
+        counts = [sum(len(row.products.sizes) for row in part.rows) for part in self.parts]
+        numbers = max(counts) * U.shape[1] ** 2
+        if sum(counts) > MOST_PRODUCTS or numbers > MOST_NUMBERS or int(free.sum()) > MOST_UNKNOWN:
             return None
         visits = np.concatenate([*(part.visits for part in self.parts), [1.0]])
         moments = [visit * row.products.at(self.rooms.middle) for visit, row in zip(visits, self.rows)]
