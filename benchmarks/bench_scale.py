@@ -176,7 +176,8 @@ def precision(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
         row: Row = {"precision": name, "transitions": relaxation.pmdp.num_transitions}
         for width in PRECISIONS:
             seconds, solution = timed(_cold(relaxation, asked, nature, width))
-            row |= {f"CPU s at {width:.0e}": seconds, f"width at {width:.0e}": solution.gap}
+            figures = {"CPU s": seconds, "sweeps": solution.iterations, "width": solution.gap}
+            row |= {f"{name} at {width:.0e}": figure for name, figure in figures.items()}
         found.append(row)
     return found
 
