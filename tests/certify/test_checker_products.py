@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -91,13 +92,18 @@ def test_multiples_that_are_refused():
             proves({0: [-2, 0, 0]}, [product])
 
 
-@pytest.fixture(scope="module", params=[(0, 0), {(0, 0): "0.5", (2, 1): "0.5"}], ids=["one start", "a drawn start"])
-def proved(request):
-    """(improvement, its proof): a log of a policy that is half as good as the best, which draws its actions."""
-    pmdp, theta = small_river(request.param)
+def of_a_log(start=(0, 0)):
+    """(model, its data, improvement) of a policy that is half as good as the best, which draws its actions."""
+    pmdp, theta = small_river(start)
     used = worlds.halfway(pmdp, theta, GAIN)
     counts = river_log(pmdp, theta, used, 1_000)
-    found = improve(pmdp, counts, GAIN, used, delta=0.1)
+    return pmdp, counts, improve(pmdp, counts, GAIN, used, delta=0.1)
+
+
+@pytest.fixture(scope="module", params=[(0, 0), {(0, 0): "0.5", (2, 1): "0.5"}], ids=["one start", "a drawn start"])
+def proved(request):
+    """(improvement, its proof)."""
+    pmdp, counts, found = of_a_log(request.param)
     return found, json.loads(json.dumps(prove(pmdp, counts, found)))
 
 
@@ -142,6 +148,24 @@ def test_a_proof_needs_its_products(proved):
     ):
         with pytest.raises(checker.Refused, match=said):
             checker.check(forged(change))
+
+
+def test_forged_proofs_of_narrower_cuts_are_refused(monkeypatch):
+    """All parts of the file fit a checker whose cuts are too narrow: it proves too large a gain."""
+    pmdp, counts, found = of_a_log()
+    plain = checker.Known.cut
+
+    def narrow(self, name):
+        (a, b), f = plain(self, name), int(name.split()[1])
+        width = Fraction(self.ends["high"][f] - self.ends["low"][f], checker.ONE)
+        return a, b - (0 if name.startswith("domain") else width / 5)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checker.Known, "cut", narrow)
+        forged = json.loads(json.dumps(prove(pmdp, counts, replace(found, lower=found.lower + 0.05))))
+        assert checker.check(forged)["gain lower"] == found.lower + 0.05
+    with pytest.raises(checker.Refused, match="misses its inequality"):
+        checker.check(forged)
 
 
 def test_cuts_without_a_likelihood(proved):
