@@ -342,8 +342,9 @@ def test_by_regret_the_own_side_bounds_the_policy_that_is_returned(monkeypatch, 
     everything = -math.inf, math.inf
     asked = []
 
-    def less(found, region, chosen):
+    def less(known, region, chosen, gap, pieces):
         asked.append(chosen)
+        assert gap == difference_above(min(0.8, known.upper), max(0.2, known.lower)) and pieces == 8
         return is_less
 
     monkeypatch.setattr(pipeline, "_has_less_regret", less)
@@ -363,9 +364,9 @@ def test_by_regret_the_own_side_bounds_the_policy_that_is_returned(monkeypatch, 
 
 def test_the_policy_with_less_regret_is_the_one_that_gains_least_by_another(monkeypatch):
     for own, other, less in ((0.1, 0.2, True), (0.2, 0.1, False), (0.1, 0.1, False)):
-        most = {"new": own, "old": other}
-        monkeypatch.setattr(pipeline, "proved_regret", lambda f, region, policy, known, m=most: Regret(m[policy]))
-        assert pipeline._has_less_regret(SimpleNamespace(policy="new"), "region", "old") == less
+        most = {("new", 0.5, 8): own, ("old", 0.5, 8): other}  # with all that the regret of the result is found by
+        monkeypatch.setattr(pipeline, "proved_regret", lambda found, region, *how, m=most: Regret(m[how]))
+        assert pipeline._has_less_regret(SimpleNamespace(policy="new"), "region", "old", 0.5, 8) == less
 
 
 # ====================================================================== regret
