@@ -146,7 +146,7 @@ def test_what_was_changed_is_not_proved(searched):
 
 def test_functions_of_steps(monkeypatch):
     proof, expansion, theta = expanded(STEPS, 9, 50)
-    monkeypatch.setattr(over_cuts, "BARRIERS", ((1e-2, 30), (3e-3, 30)))
+    monkeypatch.setattr(over_cuts, "BARRIERS", ((1e-2, 8), (3e-3, 8)))
     start, ends = proof.problem.pmdp.initial_state, []
     for side in (Side.LOWER, Side.UPPER):
         found = over_cuts.over_cuts(proof.problem, expansion, side, side is Side.UPPER, *proof.cuts)
