@@ -78,6 +78,12 @@ def test_accepted_survivors_exist_and_tests_too():
     assert all((ROOT / test).is_file() for tests in NEAREST.values() for test in tests)
 
 
+def test_all_tests_of_the_checker_are_near_it():
+    """Else mutants that only a new file notices would survive."""
+    written = {str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "certify").glob("test_checker*.py")}
+    assert written == set(NEAREST["rpl_agent/guarantee/checker.py"])
+
+
 def test_a_function_that_searches_may_not_lose_a_check():
     inside = [m for m in mutants_of("checker.py") if f"{m.path} {m.place}" in accepted.FUNCTIONS]
     reasons = {m.is_dropped_check: accepted.reason(m) for m in inside if m.name not in accepted.NAMES}
