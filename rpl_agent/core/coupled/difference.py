@@ -18,6 +18,7 @@ from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.coupled.pieces import SPLIT, worst_of_boxes
 from rpl_agent.core.coupled.products.gain import least_sum, rooms_of
 from rpl_agent.core.coupled.products.rooms import Rooms
+from rpl_agent.core.coupled.products.rows import Term
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -88,7 +89,7 @@ class Comparison:
         return frame.minimum(self.region, first[0] - second[0], first[1] - second[1])
 
     def _least(self, rooms: Rooms, one: Policy, other: Policy, beyond: float) -> float:
-        found = least_sum(self.problem, rooms, [(1.0, one), (-1.0, other)], beyond)
+        found = least_sum(self.problem, rooms, [Term(1.0, one), Term(-1.0, other)], beyond)
         below = -np.inf if found is None else found.bound - 2.0 * self.problem.task.rounding
         return float(np.nextafter(below, -np.inf))
 

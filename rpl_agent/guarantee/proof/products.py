@@ -9,7 +9,8 @@ import numpy as np
 
 from rpl_agent.core.coupled.products.gain import ProvedRow, blocks_of, least_sum
 from rpl_agent.core.coupled.products.rooms import Rooms
-from rpl_agent.core.model import Nature, Objective, ParametricMDP
+from rpl_agent.core.coupled.products.rows import Term
+from rpl_agent.core.model import Nature, Objective
 from rpl_agent.core.regions.blocks import factorisation
 from rpl_agent.core.relaxations.interval import Intervals
 from rpl_agent.core.solver.problem import Problem
@@ -28,9 +29,8 @@ def proved_by_products(
     """
     problem, cuts = Problem.of(relaxation, objective[0], Nature.ADVERSARIAL, None), base.cuts
     rooms = None if cuts is None else _rooms(problem, base, cuts)
-    terms = [(-one.side.value, one.policy) for one in asked]
-    own = not any(one.every_policy for one in asked)
-    found = None if rooms is None or not own else least_sum(problem, rooms, terms)
+    terms = [Term(-one.side.value, None if one.every_policy else one.policy) for one in asked]
+    found = None if rooms is None else least_sum(problem, rooms, terms)
     if cuts is None or rooms is None or found is None:
         raise checker.Refused("no function is proved by products of cuts")
     scale, kept, pairs = time_scale(relaxation.pmdp, objective[0]), len(base.region.cuts), []
@@ -39,7 +39,8 @@ def proved_by_products(
         for one, U, rows in zip(asked, found.functions, found.rows):
             values = {"kind": "affine in a box", "values": -one.side.value * U[:, 0]}
             values["gradient"] = -one.side.value * U[:, 1:]
-            products = {f"0 {_played(problem.pmdp, one, row.state)}": _shown(row, numbers, scale) for row in rows}
+            factors = scale[problem.pmdp.row_state]
+            products = {f"0 {row.first}": _shown(row, numbers, factors[row.first]) for row in rows}
             pairs.append(_proved(base, one, values, products, scale, objective[1]))
         start = base.multipliers([claim for claim, _ in pairs])
         most = checker.at_most([claim for claim, _ in pairs], start)
@@ -68,16 +69,10 @@ def _numbered(cuts: Cuts, rooms: Rooms) -> list[int]:
     return [number[cut] for cut in rooms.number.tolist()]
 
 
-def _played(pmdp: ParametricMDP, one: BoundedValue, state: int) -> int:
-    """The first row that is played in a state: a proof knows what is played there by it."""
-    first, last = pmdp.state_ptr[state], pmdp.state_ptr[state + 1]
-    return int(first + np.flatnonzero(one.policy.shares(pmdp)[first:last])[0])
-
-
-def _shown(row: ProvedRow, numbers: list[int], scale: np.ndarray) -> list[Any]:
+def _shown(row: ProvedRow, numbers: list[int], factor: float) -> list[Any]:
     """As in a file: no multiple of a ball, and each product with the cut of the row's own block last."""
     products = []
-    for own, other, multiple in zip(*row.pairs.tolist(), (scale[row.state] * row.multipliers).tolist()):
+    for own, other, multiple in zip(*row.pairs.tolist(), (factor * row.multipliers).tolist()):
         products.append([multiple, numbers[other], *([] if own < 0 else [numbers[own]])])
     return [0.0, products]
 

@@ -18,7 +18,9 @@ import numpy as np
 
 from rpl_agent.core.model import Policy, gather
 from rpl_agent.core.native import UNIT_ROUNDOFF, Struct
+from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame
+from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver.problem import Problem
 
 
@@ -43,12 +45,15 @@ class CutRows:
         return []
 
 
-def offered_cuts(problem: Problem, region: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(A (n, r), b (n,)), A x ≤ b in the region: ends of expressions, and slabs."""
+def offered_cuts(problem: Problem, region: Region) -> tuple[np.ndarray, np.ndarray]:
+    """(A (n, r), b (n,)), A x ≤ b in the region: ends of expressions, and its slabs where it has some."""
     weights = np.asarray(problem.pmdp.table.reduction.weights)
     weights = weights[weights.any(axis=1)]
     weights = np.unique(np.vstack([weights, -weights]), axis=0)
-    return np.vstack([weights, region.A]), np.concatenate([-region.minimize(-weights), region.b])
+    ends = -region.minimize(-weights)
+    if not isinstance(region, Sliced):
+        return weights, ends
+    return np.vstack([weights, region.A]), np.concatenate([ends, region.b])
 
 
 def rooms_of(frame: Frame, A: np.ndarray, b: np.ndarray) -> np.ndarray:

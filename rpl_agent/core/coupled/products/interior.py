@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from rpl_agent.core.coupled.products.rows import RowForm
+from rpl_agent.core.coupled.products.rows import LikeRows
 
 #: Most steps; the gap and the error of equations at which they end, relative to functions.
 STEPS, GAP, MISSED = 80, 2e-5, 1e-8
-#: The multipliers at the start, in units of functions; how much of the way to a boundary a step goes.
-FIRST, NEAR = 100.0, 0.99
+#: How much of the way to a boundary a step goes.
+NEAR = 0.99
 #: Corrections of a step that keep products of multipliers and z between shares of their mean; how much longer a step is
 #: tried for that, and the least that it has to gain.
 CORRECTIONS, LOW, HIGH, LONGER, GAINED = 4, 0.1, 10.0, 0.3, 0.02
@@ -30,9 +30,9 @@ RIDGE = 1e-13
 
 class _Iterate(NamedTuple):
     U: np.ndarray  # (n, 1 + r)
-    multipliers: list[np.ndarray]  # of each row
-    moments: list[np.ndarray]
-    z: list[np.ndarray]
+    multipliers: list[np.ndarray]  # (k, products) of rows
+    moments: list[np.ndarray]  # (k, monomials)
+    z: list[np.ndarray]  # (k, products)
 
     def moved(self, step: _Iterate, ahead: float, behind: float) -> _Iterate:
         """Functions and multipliers, and moments and their products, have steps of their own."""
@@ -45,41 +45,48 @@ class _Iterate(NamedTuple):
 class InteriorPoint:
     """free (n, 1 + r): which entries of U are sought. The last of the n functions is the number T."""
 
-    def __init__(self, rows: list[RowForm], free: np.ndarray) -> None:
+    def __init__(self, rows: list[LikeRows], free: np.ndarray) -> None:
         self.rows, self.free = rows, free
-        self.count = sum(len(row.products.sizes) for row in rows)
+        self.count = sum(part.count for part in rows)
 
     @np.errstate(all="ignore")  # what is not finite is not used
     def best(
-        self, U: np.ndarray, moments: list[np.ndarray], beyond: float
+        self, U: np.ndarray, multipliers: list[np.ndarray], moments: list[np.ndarray], beyond: float
     ) -> tuple[np.ndarray, list[np.ndarray]] | None:
-        """(U, multipliers of each row) near the optimum, from functions and moments to start with.
+        """(U, multipliers of each row) near the optimum, from those to start with and moments.
 
-        None if it fails, or as soon as the dual shows that T is not ``beyond`` a number.
+        None if nothing feasible is found, or as soon as the dual shows that T is not ``beyond`` a number. It ends where
+        rounding keeps it from getting nearer.
         """
-        known = [row.left(np.where(self.free, 0.0, U), np.zeros(len(row.products.sizes))) for row in self.rows]
-        z = [row.products.matrix.T @ one for row, one in zip(self.rows, moments)]
-        scale = 1.0 + float(np.abs(U).max())
-        point = _Iterate(U, [FIRST * scale / self.count / one for one in z], moments, z)
+        known = [
+            part.left(np.where(self.free, 0.0, U), np.zeros_like(one)) for part, one in zip(self.rows, multipliers)
+        ]
+        z = [one @ part.products.matrix for part, one in zip(self.rows, moments)]
+        point = _Iterate(U, multipliers, moments, z)
+        feasible: tuple[np.ndarray, list[np.ndarray]] | None = None
         for _ in range(STEPS):
-            missed = [row.left(point.U, one) for row, one in zip(self.rows, point.multipliers)]
-            gap = sum(float(a @ b) for a, b in zip(point.multipliers, point.z))
-            most = sum(float(a @ b) for a, b in zip(point.moments, known))
+            scale = 1.0 + float(np.abs(point.U).max())
+            missed = [part.left(point.U, one) for part, one in zip(self.rows, point.multipliers)]
+            gap, most = _product(point.multipliers, point.z), _product(point.moments, known)
             if not (np.isfinite(gap) and most > beyond):
                 return None
-            if gap <= GAP * scale and max(float(np.abs(one).max()) for one in missed) <= MISSED * scale:
-                return point.U, point.multipliers
+            if max(float(np.abs(one).max()) for one in missed) <= MISSED * scale:
+                feasible = point.U, point.multipliers
+            elif feasible is not None:
+                break
+            if feasible is not None and gap <= GAP * scale:
+                break
             try:
                 point = _Newton(self, point, missed).step(gap / self.count)
             except np.linalg.LinAlgError:
-                return None
-        return None
+                break
+        return feasible
 
     def pulled(self, moments: list[np.ndarray]) -> np.ndarray:
         """(n, 1 + r) the derivatives of Σ λ·q by U."""
         found = np.zeros(self.free.shape)
-        for row, one in zip(self.rows, moments):
-            found[row.span] += row.ahead.T @ one[row.products.place]
+        for part, one in zip(self.rows, moments):
+            found += np.tensordot(part.ahead, one[:, part.products.place], axes=((0, 1), (0, 1)))
         return found
 
 
@@ -88,36 +95,36 @@ class _Newton:
 
     def __init__(self, program: InteriorPoint, point: _Iterate, missed: list[np.ndarray]) -> None:
         self.program, self.rows, self.point, self.missed = program, program.rows, point, missed
-        self.wrong = [z - row.products.matrix.T @ one for row, z, one in zip(self.rows, point.z, point.moments)]
+        self.wrong = [z - one @ part.products.matrix for part, z, one in zip(self.rows, point.z, point.moments)]
         self.balance = -program.pulled(point.moments)
         self.balance[-1, 0] -= 1.0
         self.places = np.flatnonzero(program.free)
-        self.factors = [
-            _factor(row.products.normal(mu / z)) for row, mu, z in zip(self.rows, point.multipliers, point.z)
-        ]
+        self.normal = [part.products.normal(mu / z) for part, mu, z in zip(self.rows, point.multipliers, point.z)]
+        for matrices in self.normal:
+            np.einsum("kii->ki", matrices)[...] *= 1.0 + RIDGE
+        self.inverse = [np.array([_inverted(matrix) for matrix in matrices]) for matrices in self.normal]
         self.system = self._of_functions()
 
     def _of_functions(self) -> Any:
         """The factor of Σ F'N⁻¹F, where F are the derivatives of q by U and N the normal matrix, of each row."""
         n, width = self.point.U.shape
-        total, parts = np.zeros((n, width, n, width)), dict[tuple[int, int], list[tuple[np.ndarray, np.ndarray]]]()
-        for row, factor in zip(self.rows, self.factors):
-            place = row.products.place
-            inverse = scipy.linalg.cho_solve(factor, np.eye(row.products.monomials), check_finite=False)
-            bent = np.tensordot(row.ahead, inverse[place[:, :, None, None], place], axes=(0, 0))
-            parts.setdefault((row.span.start, row.span.stop), []).append((row.ahead, np.moveaxis(bent, 2, 0)))
-        for (first, last), found in parts.items():
-            ahead, bent = (np.concatenate(part) for part in zip(*found))
-            added = (ahead.T @ bent.reshape(len(ahead), -1)).reshape(last - first, last - first, width, width)
-            total[first:last, :, first:last] += added.transpose(1, 2, 0, 3)
-        return _factor(total.reshape(n * width, -1)[np.ix_(self.places, self.places)])
+        total = np.zeros((n, n, width, width))
+        for part, inverses in zip(self.rows, self.inverse):
+            place = part.products.place
+            for ahead, inverse in zip(part.ahead, inverses):
+                used = np.flatnonzero(ahead.any(axis=0))
+                bent = np.tensordot(ahead[:, used], inverse[place[:, :, None, None], place], axes=(0, 0))
+                total[used[:, None], used] += np.tensordot(ahead[:, used], bent, axes=(0, 2)).transpose(1, 0, 2, 3)
+        chosen = total.transpose(0, 2, 1, 3).reshape(n * width, -1)[np.ix_(self.places, self.places)]
+        chosen[np.diag_indices_from(chosen)] *= 1.0 + RIDGE
+        return scipy.linalg.cho_factor(chosen, lower=True, overwrite_a=True, check_finite=False)
 
     def step(self, mean: float) -> _Iterate:
         """The point after a step, with products of multipliers and z that are ``mean`` on average before it."""
         point, count = self.point, self.program.count
         first = self._direction([-mu * z for mu, z in zip(point.multipliers, point.z)])
         tried = point.moved(first, _reach(point.multipliers, first.multipliers), _reach(point.z, first.z))
-        left = sum(float(a @ b) for a, b in zip(tried.multipliers, tried.z)) / count
+        left = _product(tried.multipliers, tried.z) / count
         aim, parts = mean * (left / mean) ** 3, zip(point.multipliers, point.z, first.multipliers, first.z)
         change = [aim - mu * z - a * b for mu, z, a, b in parts]
         best = self._direction(change)
@@ -144,22 +151,35 @@ class _Newton:
         """The step that changes products of multipliers and z by so much, to first order."""
         point, rows = self.point, self.rows
         parts = zip(rows, change, point.multipliers, point.z, self.wrong, self.missed)
-        right = [row.products.matrix @ ((c + mu * w) / z) - m for row, c, mu, z, w, m in parts]
+        right = [((c + mu * w) / z) @ part.products.matrix.T - m for part, c, mu, z, w, m in parts]
         pulled = self.program.pulled(self._solved(right)) - self.balance
         dU = np.zeros(point.U.shape)
         dU.flat[self.places] = scipy.linalg.cho_solve(self.system, pulled.flat[self.places], check_finite=False)
-        moments = self._solved([b - row.products.summed(row.ahead @ dU[row.span]) for row, b in zip(rows, right)])
-        z = [row.products.matrix.T @ one - w for row, one, w in zip(rows, moments, self.wrong)]
+        moments = self._solved([b - part.products.summed(part.ahead @ dU) for part, b in zip(rows, right)])
+        z = [one @ part.products.matrix - w for part, one, w in zip(rows, moments, self.wrong)]
         multipliers = [(c - mu * b) / a for c, mu, b, a in zip(change, point.multipliers, z, point.z)]
         return _Iterate(dU, multipliers, moments, z)
 
     def _solved(self, right: list[np.ndarray]) -> list[np.ndarray]:
-        return [scipy.linalg.cho_solve(factor, b, check_finite=False) for factor, b in zip(self.factors, right)]
+        """N⁻¹ times (k, monomials), refined once."""
+        found = []
+        for normal, inverse, b in zip(self.normal, self.inverse, right):
+            x = inverse @ b[:, :, None]
+            found.append((x + inverse @ (b[:, :, None] - normal @ x))[:, :, 0])
+        return found
 
 
-def _factor(matrix: np.ndarray) -> Any:
-    matrix[np.diag_indices_from(matrix)] *= 1.0 + RIDGE
-    return scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+def _inverted(matrix: np.ndarray) -> np.ndarray:
+    """The inverse of a positive definite matrix."""
+    factor, failed = scipy.linalg.lapack.dpotrf(matrix, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("not positive definite")
+    lower = np.tril(scipy.linalg.lapack.dpotri(factor, lower=1)[0])
+    return np.asarray(lower + np.tril(lower, -1).T)
+
+
+def _product(one: list[np.ndarray], other: list[np.ndarray]) -> float:
+    return sum(float(np.vdot(a, b)) for a, b in zip(one, other))
 
 
 def _ends(point: _Iterate, step: _Iterate) -> tuple[float, float]:

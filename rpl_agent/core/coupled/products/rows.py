@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.core.coupled.affine import chances_of
-from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.coupled.products.rooms import Rooms
-from rpl_agent.core.model import Policy
+from rpl_agent.core.model import ParametricMDP, Policy
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.regions.blocks import factorisation
 from rpl_agent.core.solver.problem import Problem
@@ -46,20 +45,25 @@ class Products:
         self.matrix = np.zeros((self.monomials, self.pairs.shape[1]))
         np.add.at(self.matrix, self.place.ravel(), np.einsum("na,nj->ajn", left, right).reshape(self.place.size, -1))
         self.sizes = sizes[self.pairs].prod(axis=0)
-        of_block = [np.flatnonzero(rooms.owner[self.pairs[1]] == k) for k in range(len(rooms.blocks))]
+        #: (n,) positive multipliers of products whose sum is 1 for every y
+        self.even = _even(rooms, self.pairs, len(own))
+        of_block = [np.flatnonzero(rooms.owner[self.pairs[1]] == k) for k in np.unique(rooms.owner)]
         used = [np.flatnonzero(self.matrix[:, columns].any(axis=1)) for columns in of_block]
         self._parts = [(rows, columns, self.matrix[np.ix_(rows, columns)]) for rows, columns in zip(used, of_block)]
 
-    def normal(self, weight: np.ndarray) -> np.ndarray:
-        """matrix · weight · matrix': products with cuts of one block have few monomials."""
-        total = np.zeros((self.monomials, self.monomials))
+    def normal(self, weights: np.ndarray) -> np.ndarray:
+        """(k, monomials, monomials) matrix · weight · matrix' for weights (k, n): products with cuts of one block have
+        few monomials."""
+        total = np.zeros((len(weights), self.monomials, self.monomials))
         for rows, columns, part in self._parts:
-            total[np.ix_(rows, rows)] += (part * weight[columns]) @ part.T
+            total[:, rows[:, None], rows] += (part * weights[:, None, columns]) @ part.T
         return total
 
-    def summed(self, form: np.ndarray) -> np.ndarray:
-        """(monomials,) of z'Wz, W (D, 1 + r); the first one is 1."""
-        return np.bincount(self.place.ravel(), form.ravel(), self.monomials)
+    def summed(self, forms: np.ndarray) -> np.ndarray:
+        """(k, monomials) of z'Wz, W (k, D, 1 + r); the first one is 1."""
+        count = len(forms)
+        place = self.place.ravel() + self.monomials * np.arange(count)[:, None]
+        return np.bincount(place.ravel(), forms.ravel(), count * self.monomials).reshape(count, -1)
 
     def at(self, z: np.ndarray) -> np.ndarray:
         """(monomials,) at a point."""
@@ -68,82 +72,136 @@ class Products:
         return found
 
 
+#: by blocks
+KnownProducts = dict[tuple[int, ...], Products]
+
+
+def _even(rooms: Rooms, pairs: np.ndarray, blocks: int) -> np.ndarray:
+    """(n,) of products: Σ over cuts of some blocks, times Σ over all cuts."""
+    alone, joint = np.append(rooms.alone / max(blocks, 1), 1.0), np.append(rooms.joint, 1.0)
+    one, other = pairs
+    both = (alone[other] > 0.0) & np.isin(other, one) & (one != other)  # a product of two cuts of these blocks
+    return alone[one] * joint[other] + np.where(both, alone[other] * joint[one], 0.0)
+
+
 @dataclass(frozen=True, eq=False)
-class RowForm:
-    """An inequality: W = ahead @ U, and ``paid`` beside it; U (n, 1 + r) are those of all functions in its span."""
+class Term:
+    """A policy's value, or that of every one, times a sign: it is bounded from below."""
+
+    sign: float
+    policy: Policy | None  # None: of every one
+
+
+@dataclass(frozen=True, eq=False)
+class LikeRows:
+    """k inequalities with the same products: W = ahead @ U, and ``paid`` beside it; U (N, 1 + r) are all functions."""
 
     products: Products
-    state: int
-    span: slice
-    ahead: np.ndarray  # (D, n)
-    paid: float
-    sizes: float  # the magnitudes that add up to it
-    lost: float  # what errors of chances may add up to, for functions that are at most 1
+    first: np.ndarray  # (k,) rows of the model, the first ones that are played
+    ahead: np.ndarray  # (k, D, N)
+    paid: np.ndarray  # (k,)
+    sizes: np.ndarray  # (k,) the magnitudes that add up to it
+    lost: np.ndarray  # (k,) what errors of chances may add up to, for functions that are at most 1
+
+    @property
+    def count(self) -> int:
+        """The number of products."""
+        return len(self.paid) * len(self.products.sizes)
 
     def left(self, U: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
-        """(monomials,) of q − Σ μ c c'."""
-        found = self.products.summed(self.ahead @ U[self.span]) - self.products.matrix @ multipliers
-        found[0] += self.paid
+        """(k, monomials) of q − Σ μ c c'."""
+        found = self.products.summed(self.ahead @ U) - multipliers @ self.products.matrix.T
+        found[:, 0] += self.paid
         return found
 
-    def rounding(self, U: np.ndarray, multipliers: np.ndarray) -> float:
-        """More than the sum of the errors of `left`."""
-        height = np.abs(U[self.span]).sum(axis=1)
-        size = self.sizes + float(np.abs(self.ahead).sum(axis=0) @ height + self.products.sizes @ multipliers)
-        terms = 16.0 * (sum(self.ahead.shape) + U.shape[1] + len(multipliers) + 8.0)
-        return terms * UNIT_ROUNDOFF * size + self.lost * float(height.max())
+    def rounding(self, U: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
+        """(k,) more than the sum of the errors of `left`."""
+        height = np.abs(U).sum(axis=1)
+        size = self.sizes + np.abs(self.ahead).sum(axis=1) @ height + multipliers @ self.products.sizes
+        terms = 16.0 * (sum(self.ahead.shape[1:]) + U.shape[1] + multipliers.shape[1] + 8.0)
+        return np.asarray(terms * UNIT_ROUNDOFF * size + self.lost * float(height.max()))
 
 
 @dataclass(frozen=True, eq=False)
-class RowsOfPolicy:
-    """The inequalities of a policy's value times ``sign``, from below, in the states that it may reach."""
+class RowsOfValue:
+    """The inequalities of a policy's value, or of every one's, times ``sign``, from below, in the states reached."""
 
-    rows: list[RowForm]
-    functions: np.ndarray  # (S, 1 + r) the value and its gradient at the box's centre; 0 where it does not get to
+    rows: list[LikeRows]
+    ended: np.ndarray  # (S,) what states are worth where the play is over
     open: np.ndarray  # (S,) where it gets to, and the play is not over
-    visits: np.ndarray  # (n,) discounted, to the states of the rows, in the middle of the region
+    visits: list[np.ndarray]  # (k,) discounted, to the rows, in the middle of the region
 
     @classmethod
     def of(
         cls,
         problem: Problem,
         rooms: Rooms,
-        policy: Policy,
-        sign: float,
-        span: slice,
+        value: Term,
+        place: tuple[int, int],
         known: dict[tuple[int, ...], Products],
-    ) -> RowsOfPolicy | None:
-        """None if values at the centre are not found. ``known``: products by blocks, to be filled."""
-        pmdp, frame, gamma, weight = problem.pmdp, rooms.frame, problem.gamma, policy.shares(problem.pmdp)
-        expansion = expansion_of(problem, frame, policy, policy)
-        if expansion is None:
-            return None
+    ) -> RowsOfValue:
+        """place: the number of the value's first function, and of all functions; ``known``: products by blocks."""
+        pmdp, frame, gamma, sign = problem.pmdp, rooms.frame, problem.gamma, value.sign
         forms, S, f = chances_of(problem, frame), pmdp.num_states, pmdp.expression
-        share, state = weight[pmdp.transition_row], pmdp.row_state[pmdp.transition_row]
-        chances = np.zeros((S, S, 1 + frame.dimension))
+        group, weight = _groups(pmdp, value)  # (R,) each: rows that are judged as one, and their shares
+        groups = int(group.max()) + 1
+        share, of_move = weight[pmdp.transition_row], group[pmdp.transition_row]
+        chances = np.zeros((groups, S, 1 + frame.dimension))
         np.add.at(
-            chances, (state, pmdp.successor), gamma * share[:, None] * np.column_stack([forms.p[f], forms.slope[f]])
+            chances, (of_move, pmdp.successor), gamma * share[:, None] * np.column_stack([forms.p[f], forms.slope[f]])
         )
+        state = np.zeros(groups, dtype=int)
+        state[group] = pmdp.row_state
         decided = problem.task.decided
-        reached = _reached(pmdp.initial_state, chances.any(axis=2) & ~decided[:, None])
-        functions = sign * np.column_stack([expansion.values, expansion.gradient])
-        functions[decided] = sign * np.outer(problem.boundary()[decided], np.eye(1, functions.shape[1])[0])
-        functions[~reached & ~decided] = 0.0
+        leads = np.zeros((S, S), dtype=bool)
+        np.logical_or.at(leads, state, chances.any(axis=2) & ~decided[state, None])
+        reached = _reached(pmdp.initial_state, leads)
         error = forms.error[f] + 16.0 * UNIT_ROUNDOFF * (np.abs(forms.p[f]) + np.abs(forms.slope[f]).sum(axis=1))
-        lost = gamma * np.bincount(state, share * error, S)
-        paid, sizes = (np.bincount(pmdp.row_state, weight * r, S) for r in (problem.reward, np.abs(problem.reward)))
-        blocks, played = factorisation(pmdp).block_of_row, weight > 0.0
-        rows, states = [], np.flatnonzero(reached & ~decided)
-        for s in states.tolist():
-            mine = slice(pmdp.state_ptr[s], pmdp.state_ptr[s + 1])
-            own = tuple(np.unique(blocks[mine][played[mine] & (blocks[mine] >= 0)]).tolist())
+        lost = gamma * np.bincount(of_move, share * error, groups)
+        paid, sizes = (np.bincount(group, weight * r, groups) for r in (problem.reward, np.abs(problem.reward)))
+        used = np.flatnonzero((reached & ~decided)[state])
+        visits = _visits(pmdp.initial_state, chances[used] @ rooms.middle, state[used])
+        chances[used, state[used], 0] -= 1.0
+        played = weight > 0.0
+        first = np.zeros(groups, dtype=int)
+        first[group[played][::-1]] = np.flatnonzero(played)[::-1]
+        alike, rows = _alike(factorisation(pmdp).block_of_row[played], group[played], used), []
+        for own, mine in alike.items():
             products = known[own] if own in known else known.setdefault(own, Products(rooms, own))
-            ahead = chances[s][:, products.coordinates].T.copy()
-            ahead[0, s] -= 1.0
-            rows.append(RowForm(products, s, span, ahead, sign * float(paid[s]), float(sizes[s]), float(lost[s])))
-        system = np.eye(S) - chances @ rooms.middle
-        visits = np.linalg.solve(system[np.ix_(states, states)].T, (states == pmdp.initial_state).astype(float))
-        return cls(rows, functions, reached & ~decided, visits)
+            chosen, ahead = used[mine], np.zeros((len(mine), len(products.coordinates), place[1]))
+            ahead[:, :, place[0] : place[0] + S] = chances[chosen][:, :, products.coordinates].transpose(0, 2, 1)
+            rows.append(LikeRows(products, first[chosen], ahead, sign * paid[chosen], sizes[chosen], lost[chosen]))
+        ended = np.where(decided, sign * problem.boundary(), 0.0)
+        return cls(rows, ended, reached & ~decided, [visits[mine] for mine in alike.values()])
+
+
+def _groups(pmdp: ParametricMDP, value: Term) -> tuple[np.ndarray, np.ndarray]:
+    """((R,) number of the inequality that a row is part of, (R,) its share): of a policy one for each state."""
+    if value.policy is None:
+        return np.arange(pmdp.num_rows), np.ones(pmdp.num_rows)
+    return pmdp.row_state, value.policy.shares(pmdp)
+
+
+def _alike(block: np.ndarray, group: np.ndarray, used: np.ndarray) -> dict[tuple[int, ...], list[int]]:
+    """Which of the groups used have rows of the same blocks; block, group: of each row that is played."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for n, k in enumerate(used.tolist()):
+        own = np.unique(block[group == k])
+        found.setdefault(tuple(own[own >= 0].tolist()), []).append(n)
+    return found
+
+
+def _visits(start: int, ahead: np.ndarray, state: np.ndarray) -> np.ndarray:
+    """(n,) discounted visits to rows that lead ahead (n, S), if each one of a state is played as often."""
+    S = ahead.shape[1]
+    share = 1.0 / np.bincount(state, minlength=S)[state]
+    moved = np.zeros((S, S))
+    np.add.at(moved, state, share[:, None] * ahead)
+    used = np.unique(state)
+    system = np.eye(len(used)) - moved[np.ix_(used, used)]
+    visits = np.zeros(S)
+    visits[used] = np.linalg.solve(system.T, (used == start).astype(float))
+    return share * visits[state]
 
 
 def _reached(start: int, leads: np.ndarray) -> np.ndarray:
