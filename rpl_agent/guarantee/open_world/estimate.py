@@ -55,11 +55,13 @@ class FrequencyModel:
         return np.array(rules, dtype=np.int64), values
 
     def _backup(self, values: np.ndarray, doubt: float) -> np.ndarray:
-        """(R,) mean of reward and discounted value, with ``doubt`` visits of the worst; less for rows never tried."""
+        """(R,) mean of reward and discounted value, with ``doubt`` visits as bad as the worst state; never tried, less.
+
+        As bad as the worst step would be too much: a step into the worst state is worse than the state, and so on.
+        """
         outcomes, worst = self._grouped, min(float(values.min(initial=0.0)), 0.0)
         rest = np.where(outcomes.successor < 0, 0.0, values[outcomes.successor])
         numbers = outcomes.reward + self._assumptions.discount * rest
-        worst = min(worst, float(numbers.min(initial=0.0)))
         total = np.bincount(self._row, weights=outcomes.counts * numbers, minlength=len(self._visits))
         found = (total + doubt * worst) / np.maximum(self._visits + doubt, 1.0)
-        return np.where(self._visits > 0, found, worst - 1.0)
+        return np.where(self._visits > 0, found, min(worst, float(numbers.min(initial=0.0))) - 1.0)
