@@ -11,23 +11,26 @@ or names the first inequality that fails. V is the mean (discounted) return from
 data. Let numbers y_1, y_2, … ≤ h have mean M given the past. Then Σ_i w_i Π_k (1 + b_i (M − y_k)/(h − M)) is a positive
 martingale that begins with at most 1, so it ever reaches 1/α with probability ≤ α (Ville). It grows with M, and falls
 with every y_k. So, with probability ≥ 1 − α: if it is ≥ 1/α at a number m < h in place of M, with any Y_k ≥ y_k in
-place of y_k, then M ≤ m.
+place of y_k, then M ≤ m. The same holds for Π_k (1 + c_k (M − y_k)/(h − M)), if the stake c_k was chosen before y_k was
+drawn, whatever it depends on; and whatever Y_k takes the place of y_k, the stake stays what it was.
 
 *Upper.* y = r + γV*(s') for the outcomes of one row (an action in a state), Y = r + γU(s') with a U ≥ V* shown before.
 The file lists bounds of rows in an order in which each follows from the earlier ones, from U = h on; with a horizon,
 the U of every number of steps to go. The start is one more row. *Lower.* The same, turned round (every number negated),
-for returns of plays of π; a play that was cut adds γ^T Lo(s) for the state s that it was cut in, Lo ≤ V^π by the rows
-of π, from steps after π was fixed.
+for returns of plays of π, with stakes planned before each play or with fixed ones, each with a share of its own. A play
+that was cut adds γ^T Lo(s) for the state s that it was cut in, Lo ≤ V^π by the rows of π, from steps after π was fixed.
 
 *Shares of δ.* Half for rows: divided by actions and steps to go, then among states in the order of their first visits:
 the k-th with 2^j ≤ k < 2^(j + 1) has 2^−j / ((j + 1)(j + 2)), which sum to 1 (equal ones where the number of states is
 stated). 1/20 for the start; if every action has one outcome, no row bets, and the start has their half too. The j-th
-policy that is fixed has 449/1000 of 1/j − 1/(j + 1): 4/5 of it for its plays, 199/1000 for Lo.
+policy that is fixed has 449/1000 of 1/j − 1/(j + 1): 17/20 of it for planned bets on its plays, 1/20 for fixed ones,
+99/1000 for Lo.
 
 Trusted: these two files; that `assumed`, `delta`, `policy_number` and `data` are the reader's; and the reader's
 assumptions: observations are a Markov state, the stated facts, states are listed by first visit, every outcome was
 counted, π was fixed as the policy of that number before its plays and before `since`, and the plays are all those that
-were planned before they began, in the order of their starts, up to the first that was still running.
+were planned, with their stakes, before they began, in the order of their starts, up to the first that was still
+running.
 """
 
 from __future__ import annotations
@@ -45,13 +48,15 @@ else:  # beside checker.py, without the package
 
 from_file, need, up, down, BITS = checker.exact, checker.need, checker.up, checker.down, checker.BITS
 
-FORMAT = "rpl-open-proof/1"
+FORMAT = "rpl-open-proof/2"
 #: The stakes, for ever, and their weights 1/3 · (2/3)^k, times 3^11.
 STAKES = [Fraction(97, 100) * Fraction(2, 5) ** k for k in range(11)]
 WEIGHTS, WHOLE = [2**k * 3 ** (10 - k) for k in range(11)], 3**11
+#: Planned stakes, by their places.
+PLANNED_STAKES = [Fraction(99, 100) * Fraction(4, 5) ** k for k in range(64)]
 #: Shares of δ.
 ROWS, START, POLICIES = Fraction(1, 2), Fraction(1, 20), Fraction(449, 1000)
-PLAYS, REST = Fraction(4, 5), Fraction(199, 1000)
+PLANNED, PLAYS, REST = Fraction(17, 20), Fraction(1, 20), Fraction(99, 1000)
 #: Bits of a product, which is rounded down after every factor.
 PRECISION = 96
 #: Limits of a file: bounds of rows, and these times their outcomes.
@@ -59,6 +64,14 @@ MOST_TESTS, MOST_WORK = 5_000_000, 20_000_000
 END = -1
 
 Number = tuple[int, int]  # m · 2^e, by m and e
+
+
+class Play(NamedTuple):
+    """Plays of the policy that returned the same: minus what was earned and is left, rounded up."""
+
+    worth: int
+    often: int
+    stake: int  # its place
 
 
 # ====================================================================== bets
@@ -78,6 +91,31 @@ def power(base: Number, n: int) -> Number:
     return found
 
 
+def grown(numbers: list[tuple[int, int]], stake: Fraction, m: int, ceiling: int) -> Number:
+    """Π (1 + stake (m − y)/(ceiling − m)) over (y, how often), rounded down; m < ceiling."""
+    p, q, room = stake.numerator, stake.denominator, ceiling - m
+    total: Number = (1, 0)
+    for y, count in numbers:
+        factor = ((q * room + p * (m - min(y, ceiling))) << PRECISION) // (q * room)
+        total = times(total, power((factor, -PRECISION), count))
+    return total
+
+
+def whole_part(number: Number) -> int:
+    """The number times 2^64, rounded down."""
+    shift = number[1] + 64
+    return number[0] << min(shift, 1 << 16) if shift >= 0 else number[0] >> min(-shift, 1 << 16)
+
+
+def plan_shows(plays: list[Play], m: int, ceiling: int, share: Fraction) -> bool:
+    """Whether bets with planned stakes show that the mean of the plays' numbers is at most m; m < ceiling."""
+    total: Number = (1, 0)
+    for place, stake in enumerate(PLANNED_STAKES):
+        own = [(play.worth, play.often) for play in plays if play.stake == place]
+        total = times(total, grown(own, stake, m, ceiling))
+    return whole_part(total) >= (1 << 64) / share
+
+
 class Bet:
     """Whether bets show that a mean is at most m; `first` is the stake that won last, to be tried first."""
 
@@ -90,14 +128,7 @@ class Bet:
         if room <= 0:
             return m >= ceiling
         for k in sorted(range(len(STAKES)), key=lambda k: abs(k - self.first)):
-            p, q = STAKES[k].numerator, STAKES[k].denominator
-            total: Number = (1, 0)
-            for y, count in numbers:
-                factor = ((q * room + p * (m - min(y, ceiling))) << PRECISION) // (q * room)
-                total = times(total, power((factor, -PRECISION), count))
-            shift = total[1] + 64
-            product = total[0] << min(shift, 1 << 16) if shift >= 0 else total[0] >> min(-shift, 1 << 16)
-            won += WEIGHTS[k] * product
+            won += WEIGHTS[k] * whole_part(grown(numbers, STAKES[k], m, ceiling))
             if won >= wanted:
                 self.first = k
                 return True
@@ -384,23 +415,22 @@ class Statement:
             return self.overall[0]
         number = whole(part["policy_number"], 1, "the number of the policy")
         share = POLICIES * self.delta / (number * (number + 1))
-        numbers = self._plays(part["plays"], self._rest(part, REST * share))
-        played = sum(count for _, count in numbers)
-        need(played <= self.data.episodes, "more plays of the policy than episodes")
+        rest = self._rest(part, REST * share)
+        plays = [self._play(play, rest) for play in part["plays"]]
+        need(sum(play.often for play in plays) <= self.data.episodes, "more plays of the policy than episodes")
         claimed, floor = up(from_file(part["start"])), self.overall[0]
-        fits = bool(numbers) and Bet().shows(numbers, -claimed, -floor, PLAYS * share)
-        need(fits or claimed <= floor, f"the bound {part['start']!r} of the policy does not follow from its plays")
+        fits = claimed <= floor or plan_shows(plays, -claimed, -floor, PLANNED * share)
+        fits = fits or Bet().shows([play[:2] for play in plays], -claimed, -floor, PLAYS * share)
+        need(fits, f"the bound {part['start']!r} of the policy does not follow from its plays")
         return claimed
 
-    def _plays(self, plays: list[Any], rest: list[list[int]] | None) -> list[tuple[int, int]]:
-        """(minus what was earned and is left, rounded up; how often)."""
-        numbers = list[tuple[int, int]]()
-        for earned, steps, cut, count in plays:
-            worth = -down(from_file(earned))
-            if whole(cut, END, "the state of a cut") != END:
-                worth += self._after(whole(steps, 0, "the steps of a play"), cut, rest)
-            numbers.append((worth, whole(count, 1, "a number of plays")))
-        return numbers
+    def _play(self, given: Any, rest: list[list[int]] | None) -> Play:
+        earned, steps, cut, count, stake = given
+        worth = -down(from_file(earned))
+        if whole(cut, END, "the state of a cut") != END:
+            worth += self._after(whole(steps, 0, "the steps of a play"), cut, rest)
+        need(whole(stake, 0, "the stake of a play") < len(PLANNED_STAKES), "the stake of a play does not exist")
+        return Play(worth, whole(count, 1, "a number of plays"), stake)
 
     def _after(self, steps: int, state: int, rest: list[list[int]] | None) -> int:
         """−γ^T Lo(s) rounded up, for a play that was cut in state s after T steps."""
@@ -456,7 +486,7 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
     upper, lower = (Fraction(bound, checker.ONE) for bound in (statement.upper(), statement.lower()))
     need(from_file(claim["upper"]) >= upper, f"upper {claim['upper']!r} is claimed, but {float(upper)!r} is proved")
     need(from_file(claim["lower"]) <= lower, f"lower {claim['lower']!r} is claimed, but {float(lower)!r} is proved")
-    plays = sum(count for *_, count in proof["lower"]["plays"]) if proof["lower"] is not None else 0
+    plays = sum(count for *_, count, _ in proof["lower"]["plays"]) if proof["lower"] is not None else 0
     return {"lower": claim["lower"], "upper": claim["upper"], "plays": plays, "statement": statement}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -24,6 +25,10 @@ MOST_SWEEPS = 1_000
 MIXTURE = core.StakeMixture(
     size=NUMBER, stake=STAKES, log_weight=read_only(np.nextafter(np.nextafter(np.log(WEIGHTS), -np.inf), -np.inf))
 )
+#: Stakes that are planned, for numbers that are themselves observed: the k-th is the largest times the fall to the k.
+MOST_PLANNED, PLANNED_FALL, PLANNED_NUMBER = 0.99, Fraction(4, 5), 64
+PLANNED_PARTS = read_only([float(PLANNED_FALL**k) for k in range(PLANNED_NUMBER)])
+PLANNED = core.StakeMixture(size=1, stake=read_only([MOST_PLANNED]), log_weight=read_only([0.0]))
 
 
 def level(share: float) -> float:
@@ -31,21 +36,40 @@ def level(share: float) -> float:
     return math.nextafter(math.nextafter(-math.log(share), math.inf), math.inf)
 
 
-def upper_mean(numbers: np.ndarray, counts: np.ndarray, low: float, high: float, share: float) -> float:
+def upper_mean(
+    numbers: np.ndarray, counts: np.ndarray, low: float, high: float, share: float, planned: np.ndarray | None = None
+) -> float:
     """An upper bound of the mean of numbers (n,) in [low, high], seen counts (n,) times; at all times, except with
     probability ``share``.
 
     Numbers may be bounds from above of those that were drawn: then it bounds the mean of these. Above ``high`` they
-    count as ``high``.
+    count as ``high``. ``planned`` (n,): each number's stake, by its place in `PLANNED_PARTS`, chosen before it was
+    drawn; without it, the fixed stakes.
     """
     x, scale = _scaled(numbers, low, high)
-    found = core.stake_upper(MIXTURE, len(x), x, np.ascontiguousarray(counts, dtype=float), level(share), 1.0)
+    bets, parts = (MIXTURE, None) if planned is None else (PLANNED, PLANNED_PARTS[planned])
+    found = core.stake_upper(bets, len(x), x, np.ascontiguousarray(counts, dtype=float), parts, level(share), 1.0)
     return min(high, low + found * (high - low) + scale)
 
 
-def lower_mean(numbers: np.ndarray, counts: np.ndarray, low: float, high: float, share: float) -> float:
+def lower_mean(
+    numbers: np.ndarray, counts: np.ndarray, low: float, high: float, share: float, planned: np.ndarray | None = None
+) -> float:
     """A lower bound of the mean, likewise, from bounds from below."""
-    return -upper_mean(-np.asarray(numbers, dtype=float), counts, -high, -low, share)
+    return -upper_mean(-np.asarray(numbers, dtype=float), counts, -high, -low, share, planned)
+
+
+def plan_stake(mean: float, deviation: float, number: float, share: float) -> int:
+    """The planned stake that bounds a mean in [0, 1] best from above, if this many numbers come.
+
+    With ε = bound − mean and c = stake / (1 − bound), the wealth has the logarithm n (c ε − c² (ε² + σ²)/2), nearly.
+    It is ln(1/share) at the least ε for c = √(q (1 − q)) / σ, ε = σ √(q / (1 − q)), q = 2 ln(1/share) / n.
+    """
+    q = min(2.0 * level(share) / max(number, 1.0), 0.5)
+    bound = mean + deviation * math.sqrt(q / (1.0 - q))
+    stake = math.sqrt(q * (1.0 - q)) / max(deviation, 1e-12) * max(1.0 - bound, 1e-12)
+    place = math.log(MOST_PLANNED / stake) / -math.log(PLANNED_FALL)
+    return min(max(round(place), 0), PLANNED_NUMBER - 1)
 
 
 def _scaled(numbers: np.ndarray, low: float, high: float) -> tuple[np.ndarray, float]:

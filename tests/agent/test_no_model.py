@@ -128,6 +128,44 @@ def test_there_is_no_doubt_about_a_row_with_one_outcome(deterministic, best):
     assert found.action(0, 0) == best and model.value(found) == (-1.0, -0.5)[best]
 
 
+def test_doubt_does_not_grow_with_itself():
+    """A walk of ten steps, each seen ten times, beats waiting, though a step in a corner pays −100.
+
+    Nobody has to take that step, so no state is bad. It must not become what every step of the walk is doubted for.
+    """
+    data = OpenData(actions=2)
+    for state in range(11):
+        data.state(state)
+    data.starts[0] = 1
+    corner = 10
+    for state in range(10):
+        for _ in range(1_000):  # wait
+            data.add(2 * state, -1.0, state)
+        for _ in range(10):  # walk on
+            data.add(2 * state + 1, 10.0 if state == 9 else -1.0, END if state == 9 else state + 1)
+    data.add(2 * corner, -100.0, corner)
+    data.add(2 * corner + 1, -1.0, END)
+    found = FrequencyModel(Assumptions(discount=0.95, returns=(-2000, 20)), data).best()
+    assert [found.action(state, 0) for state in range(10)] == [1] * 10
+
+
+def test_the_first_policy_is_fixed_after_an_eighth_of_the_budget():
+    """Certificates before show what looks best, and fix nothing: every policy that is fixed costs δ."""
+    log, fixed = [], []
+
+    class Watch(BaseCallback):
+        def _on_certificate(self, certificate):
+            session = self.agent.session
+            log.append((session.episodes, certificate.policies, certificate.lower))
+            fixed.append(session.policy.action(0, 0))
+            return True
+
+    agent = agent_of(corridor()).learn(160, callback=Watch(), log_interval=4)
+    early = [entry for entry in log if entry[0] < 20]
+    assert early and all(policies == 0 and lower == 0.0 for _, policies, lower in early)
+    assert agent.certificate.policies >= 1 and agent.certificate.plays > 60 and agent.certificate.lower > 0.0
+
+
 def test_rows_never_tried_count_as_the_most():
     agent = agent_of(corridor(actions=Discrete(50)), delta=0.001).learn(3)
     assert agent.certificate.untried > 40

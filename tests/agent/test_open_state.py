@@ -104,7 +104,7 @@ def test_the_best_policy_is_the_latest_or_an_earlier_one(learned, is_latest):
         assert restored(without, arrays).session.best.played.number == 2
         assert restored({**state, "best": None}, arrays).session.best is None
     bare = restored({**state, "best": None, "witness": None}, arrays).session
-    assert bare.experience.witness is None and bare.certificate.policy == ()
+    assert bare.experience.witness is None and bare.certificate.policy == bare.listed(bare.policy)
 
 
 def test_two_states_that_are_equal_are_damage(learned):

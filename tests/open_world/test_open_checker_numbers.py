@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from fractions import Fraction
 
@@ -35,10 +36,11 @@ def refusal(act, *given) -> str:
 
 # ====================================================================== shares
 def test_shares_are_those_of_the_ledger_and_sum_to_less_than_one():
-    shares = open_checker.ROWS, open_checker.START, open_checker.POLICIES, open_checker.PLAYS, open_checker.REST
-    assert shares == (F(1, 2), F(1, 20), F(449, 1000), F(4, 5), F(199, 1000))
-    of_ledger = ledger.OPEN_ROWS, ledger.OPEN_START, ledger.OPEN_POLICIES, ledger.OPEN_EPISODES, ledger.OPEN_REST
-    assert tuple(map(float, shares)) == of_ledger
+    names = "ROWS", "START", "POLICIES", "PLANNED", "PLAYS", "REST"
+    shares = tuple(getattr(open_checker, name) for name in names)
+    assert shares == (F(1, 2), F(1, 20), F(449, 1000), F(17, 20), F(1, 20), F(99, 1000))
+    of_ledger = [getattr(ledger, f"OPEN_{name}") for name in (*names[:4], "EPISODES", "REST")]
+    assert list(map(float, shares)) == of_ledger
     assert sum(shares[:3]) < 1 and sum(shares[3:]) < 1
     assert (open_checker.END, open_checker.PRECISION) == (-1, 96)
     assert (open_checker.MOST_TESTS, open_checker.MOST_WORK) == (5_000_000, 20_000_000)
@@ -48,6 +50,11 @@ def test_stakes_are_constants_inside_the_unit_interval():
     assert len(open_checker.STAKES) == 11
     assert open_checker.STAKES[0] == F(97, 100) and open_checker.STAKES[10] == F(97, 100) * F(2, 5) ** 10
     assert all(b / a == F(2, 5) for a, b in zip(open_checker.STAKES, open_checker.STAKES[1:]))
+    planned = open_checker.PLANNED_STAKES
+    assert len(planned) == 64 and planned[0] == F(99, 100)
+    assert all(b == F(4, 5) * a for a, b in itertools.pairwise(planned))
+    of_search = stakes.MOST_PLANNED * stakes.PLANNED_PARTS
+    assert list(map(float, planned)) == pytest.approx(of_search.tolist(), rel=1e-15)
 
 
 def test_weights_are_those_of_the_search_and_sum_to_less_than_one():
@@ -422,29 +429,50 @@ def test_the_start_has_all_steps_to_go():
     assert "of the start does not follow" in refusal(short.upper)
 
 
+def planned_wealth(plays: list[tuple[Fraction, int, int]], m: Fraction, ceiling: Fraction) -> Fraction:
+    """Π (1 + c (m − y)/(ceiling − m)), exactly, for plays (y, how often, k) with stakes c = 99/100 · (4/5)^k."""
+    total = F(1)
+    for y, count, k in plays:
+        total *= (1 + F(99, 100) * F(4, 5) ** k * (m - min(y, ceiling)) / (ceiling - m)) ** count
+    return total
+
+
+NOTHING = 63  # the place of the least stake, with which nothing is won
+PLAYED = {
+    "fixed stakes": ([[3.0, 2, END, 40, NOTHING]], F(1, 20), lambda m: wealth([(F(-3), 40)], m, F(0))),
+    "planned ones": (
+        [[3.0, 2, END, 20, 0], [2.0, 2, END, 4, 1], [3.0, 2, END, 16, 3]],
+        F(17, 20),
+        lambda m: planned_wealth([(F(-3), 20, 0), (F(-2), 4, 1), (F(-3), 16, 3)], m, F(0)),
+    ),
+}
+
+
 @pytest.mark.parametrize("number", [1, 3])
-def test_plays_spend_the_share_of_their_policy(number):
-    """40 plays that earned 3: turned round, with 4/5 of 449/1000 of 1/j − 1/(j + 1) of δ."""
-    share = F(4, 5) * F(449, 1000) * F(0.1) / (number * (number + 1))
-    exact = -tightest(lambda m: wealth([(F(-3), 40)], m, F(0)) >= 1 / share, F(-3), F(0))
+@pytest.mark.parametrize("kind", PLAYED)
+def test_plays_spend_the_share_of_their_policy(number, kind):
+    """40 plays, turned round, with 1/20 or 17/20 of 449/1000 of 1/j − 1/(j + 1) of δ."""
+    plays, part_of, won = PLAYED[kind]
+    share = part_of * F(449, 1000) * F(0.1) / (number * (number + 1))
+    exact = -tightest(lambda m: won(m) >= 1 / share, F(-29, 10), F(0))
     for start, fits in ((float(exact) - 1e-9, True), (float(exact) + 1e-9, False)):
         part = {"policy_number": number, "rules": [[0]], "unseen": 0, "rest": None, "since": []}
-        part |= {"plays": [[3.0, 2, END, 40]], "start": start}
+        part |= {"plays": plays, "start": start}
         found = Statement(statement(lower=part))
         if fits:
             assert found.lower() == checker.up(F(start))
         else:
             assert "of the policy does not follow from its plays" in refusal(found.lower)
     assert Statement(statement(lower={**part, "start": 0.0, "plays": []})).lower() == 0  # the floor needs no play
-    assert "more plays" in refusal(Statement(statement(lower={**part, "plays": [[3.0, 2, END, 51]]})).lower)
-    Statement(statement(lower={**part, "start": 1.0, "plays": [[3.0, 2, END, 50]]})).lower()
+    assert "more plays" in refusal(Statement(statement(lower={**part, "plays": [[3.0, 2, END, 51, 0]]})).lower)
+    Statement(statement(lower={**part, "start": 1.0, "plays": [[3.0, 2, END, 50, 0]]})).lower()
 
 
 def test_what_follows_a_cut_is_bounded_with_its_share_from_steps_since_the_policy_was_fixed():
     """One state that earns 1 for ever with discount 1/2; the 60 steps since π was fixed bound V = 2 from below."""
     data = {"states": 1, "actions": 2, "starts": [[0, 50]], "outcomes": [[0, 0.0, END, 9], [1, 1.0, 0, 70]]}
-    part = {"policy_number": 2, "rules": [[1]], "unseen": 0, "since": [[1, 60]], "plays": [[1.5, 2, 0, 40]]}
-    share = F(199, 1000) * F(449, 1000) * F(0.1) / 6 / 2  # half for each of two states
+    part = {"policy_number": 2, "rules": [[1]], "unseen": 0, "since": [[1, 60]], "plays": [[1.5, 2, 0, 40, 0]]}
+    share = F(99, 1000) * F(449, 1000) * F(0.1) / 6 / 2  # half for each of two states
     bound = tightest(lambda m: wealth([(F(-1), 60)], m, F(0)) >= 1 / share, F(-1), F(0))  # −Lo, at first 0 follows
 
     def lower(step: float, **changed) -> Statement:
@@ -482,14 +510,16 @@ def test_a_cut_play_adds_what_is_left_and_no_more():
 def test_plays_are_numbers_that_are_rounded_against_the_claim():
     found = Statement(statement(discount=0.5, deterministic=False, returns=[-4, 4]))
     rest = [[3 * ONE]]
-    plays = [[TINY / 8, 0, END, 1], [-TINY / 8, 0, END, 2], [1.5, 0, 0, 1], [1.5, 1, 0, 7]]
-    assert found._plays(plays, rest) == [(0, 1), (1, 2), (3 * ONE // 2, 1), (0, 7)]
+    plays = [[TINY / 8, 0, END, 1, 0], [-TINY / 8, 0, END, 2, 63], [1.5, 0, 0, 1, 5], [1.5, 1, 0, 7, 5]]
+    assert [found._play(play, rest) for play in plays] == [(0, 1, 0), (1, 2, 63), (3 * ONE // 2, 1, 5), (0, 7, 5)]
     for play, sentence in (
-        ([1.0, -1, 0, 1], "the steps of a play is -1"),
-        ([1.0, 1, -2, 1], "the state of a cut is -2"),
-        ([1.0, 1, END, 0], "a number of plays is 0"),
+        ([1.0, -1, 0, 1, 0], "the steps of a play is -1"),
+        ([1.0, 1, -2, 1, 0], "the state of a cut is -2"),
+        ([1.0, 1, END, 0, 0], "a number of plays is 0"),
+        ([1.0, 1, END, 1, -1], "the stake of a play is -1"),
+        ([1.0, 1, END, 1, 64], "the stake of a play does not exist"),
     ):
-        assert sentence in refusal(found._plays, [play], rest)
+        assert sentence in refusal(found._play, play, rest)
 
 
 @pytest.mark.parametrize("discount", [0.3, 0.97, 1.0])

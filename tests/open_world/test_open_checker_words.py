@@ -13,7 +13,7 @@ from tests.open_world.test_open_checker_numbers import refusal, statement
 DATA = {"states": 2, "actions": 3, "starts": [[0, 50]], "outcomes": [[0, 0.5, END, 60], [4, 1.0, 0, 3], [4, 0.0, 0, 2]]}
 OWN = {"returns": None, "rewards": [0, 2], "state_returns": [[0, 3], [0, 1]], "deterministic": False}
 PLAYED = {"policy_number": 3, "rules": [[0, 1]], "unseen": 2, "rest": None, "since": [], "start": 0.0}
-PLAYS = [[3.0, 2, END, 20], [1.0, 2, END, 5]]
+PLAYS = [[3.0, 2, END, 20, 0], [1.0, 2, END, 5, 0]]
 GIVEN = [[END], *[[0, END]] * 5]
 MARKOV = "assumed: observations are a Markov state"
 
@@ -93,7 +93,7 @@ def test_worlds_with_one_outcome_per_action_and_policies_are_named():
 
 def test_bounds_are_claimed_where_they_are_proved():
     """Of a policy that was played: what is proved is the number that its part states, and not one more bit."""
-    proof = statement(lower={**PLAYED, "rules": [[0]], "plays": [[3.0, 2, END, 50]], "start": 1.0})
+    proof = statement(lower={**PLAYED, "rules": [[0]], "plays": [[3.0, 2, END, 50, 0]], "start": 1.0})
     assert open_checker.check({**proof, "claim": {"lower": 1.0, "upper": 4.0}})["lower"] == 1.0
     for claim, sentence in (
         ({"lower": 1.0 + 2**-50, "upper": 4.0}, "but 1.0 is proved"),

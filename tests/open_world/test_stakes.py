@@ -9,11 +9,19 @@ import numpy as np
 import pytest
 
 from rpl_agent.core.errors import DataError
-from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_REST, OpenLedger, of_states
+from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_PLANNED, OPEN_REST, OpenLedger, of_states
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import END, OpenData
 from rpl_agent.guarantee.open_world.values import UpperValues
-from rpl_agent.guarantee.stakes import STAKES, WEIGHTS, lower_mean, upper_mean
+from rpl_agent.guarantee.stakes import (
+    MOST_PLANNED,
+    PLANNED_PARTS,
+    STAKES,
+    WEIGHTS,
+    lower_mean,
+    plan_stake,
+    upper_mean,
+)
 from tests.open_world.worlds import SmallAgent, SmallWorld
 from tests.reference import open_world as exact
 
@@ -54,6 +62,40 @@ def test_larger_numbers_give_larger_bounds_and_more_confidence_too(seed):
     assert upper_mean(larger, counts, 0.0, 1.0, 0.01) >= found - accuracy
     assert upper_mean(x, counts, 0.0, 1.0, 0.001) >= found - accuracy
     assert found >= x @ counts / counts.sum()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_planned_stakes_have_the_wealth_exactly_and_little_less_has_not(seed):
+    rng, (x, counts) = np.random.default_rng(seed), numbers(seed, 200)
+    places = rng.integers(0, 20, len(x))
+    share = float(10.0 ** -rng.uniform(0.5, 4))
+    found = Fraction(upper_mean(x, counts, 0.0, 1.0, share, places))
+    if found == 1:
+        return
+    assert planned_wealth(x, counts, places, found) >= 1 / Fraction(share)
+    mean = Fraction(float(x @ counts)) / int(counts.sum())
+    less = found - Fraction(2, 1000) * (found - mean)
+    assert found - mean < Fraction(1, 10**6) or planned_wealth(x, counts, places, less) < 1 / Fraction(share)
+
+
+def planned_wealth(x: np.ndarray, counts: np.ndarray, places: np.ndarray, m: Fraction) -> Fraction:
+    """Π (1 + c_k (m − x_k) / (1 − m)), exactly, with the stakes that are used."""
+    total = Fraction(1)
+    for number, count, part in zip(x.tolist(), counts.tolist(), PLANNED_PARTS[places].tolist()):
+        total *= (1 + Fraction(MOST_PLANNED) * Fraction(part) * (m - Fraction(number)) / (1 - m)) ** count
+    return total
+
+
+@pytest.mark.parametrize("chance, plays", [(0.5, 300), (0.5, 30_000), (0.9, 3_000), (0.02, 3_000), (0.0, 500)])
+def test_the_planned_stake_is_nearly_the_best_and_better_than_the_fixed_ones(chance, plays):
+    """Numbers 0.1, and 0.7 with this chance: as many as were planned."""
+    x, counts = np.array([0.1, 0.7]), np.round(plays * np.array([1.0 - chance, chance]))
+    mean = float(x @ counts) / plays
+    deviation = float(np.sqrt(counts @ (x - mean) ** 2 / plays))
+    place = plan_stake(mean, deviation, plays, 0.01)
+    bounds = [upper_mean(x, counts, 0.0, 1.0, 0.01, np.full(2, k)) - mean for k in range(len(PLANNED_PARTS))]
+    assert bounds[place] <= 1.08 * min(bounds)
+    assert bounds[place] < upper_mean(x, counts, 0.0, 1.0, 0.01) - mean
 
 
 def adaptive_bound(x: np.ndarray, share: float) -> float:
@@ -122,7 +164,7 @@ def test_the_ledger_spends_no_more_than_delta():
     policies = sum(Fraction(ledger.take_policy(j)) for j in range(1, 2_000))
     rest = Fraction(ledger.take("rows")) + Fraction(ledger.take("start"))
     assert Fraction(0.0998) < rest + policies <= Fraction(0.1)
-    assert OPEN_EPISODES + OPEN_REST < 1.0
+    assert OPEN_PLANNED + OPEN_EPISODES + OPEN_REST < 1.0
 
 
 def test_a_share_is_spent_once():

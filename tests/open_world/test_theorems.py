@@ -91,7 +91,7 @@ def witness_of(actions: int = 1, share: float = 0.05) -> PlayedPolicy:
 
 
 def add_episode(witness: PlayedPolicy, earned: float, steps: int = 1, cut_in: int | None = None) -> None:
-    episode = witness.begin()
+    episode = witness.begin((0.0, 1.0))
     episode.add(earned, 1.0)
     episode.steps, episode.over, episode.cut_in = steps, True, cut_in
 
@@ -104,13 +104,28 @@ def test_episodes_count_in_the_order_of_their_starts():
     lanes = 64
     for _ in range(lanes):  # every lane begins one episode; after one tick those that earned 1 are over
         wins = rng.random() < 0.5
-        episode = fair.begin()
+        episode = fair.begin((0.0, 1.0))
         if wins:
             episode.add(1.0, 1.0)
             episode.over = True
             add_episode(finished, 1.0)  # the planted mistake: by the end, not by the start
     assert finished.lower(assumed, data) > 0.5
     assert fair.lower(assumed, data) <= 0.5
+
+
+def test_the_stake_of_a_play_is_chosen_before_it_begins():
+    """Half of the plays earn 1. Whoever bets much on these, and little on others, takes their mean for the truth."""
+    assumed, data = Assumptions(discount=1.0, returns=(0.0, 1.0)), OpenData(1)
+    data.state("s")
+    fair, planted = witness_of(), witness_of()
+    fair.expected = planted.expected = 400
+    for k in range(400):
+        for witness in (fair, planted):
+            add_episode(witness, float(k % 2))
+        assert fair._begun[-1].stake == fair.stake  # of the plan that was made before
+        planted._begun[-1].stake = 0 if k % 2 else 63
+    assert 0.4 < fair.lower(assumed, data) < 0.46  # a value of 0.46 has such plays too
+    assert planted.lower(assumed, data) > 0.499
 
 
 def test_a_cut_episode_counts_with_what_it_misses_and_is_never_dropped():

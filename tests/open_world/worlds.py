@@ -76,7 +76,7 @@ class SmallAgent:
 
     def play(self, episodes: int) -> None:
         for _ in range(episodes):
-            judged = None if self.witness is None or self.episodes % 2 else self.witness.begin()
+            judged = None if self.witness is None or self.episodes % 2 else self.witness.begin((0.0, 1.0))
             self.episodes += 1
             state = self.data.state(self.world.draw_start(self.rng))
             self.data.starts[state] += 1

@@ -1,10 +1,10 @@
 """`OpenSession`: a run without a model. It explores where the bound on the best return is largest, and fixes a policy.
 
-At marks, when the number of episodes has doubled, the policy that is best by observed frequencies is considered. Its
-bound begins anew, so it replaces the policy that is played only if it looks better by more than its bound will lag
-behind at the end of the budget. The j-th policy has the share 1/j − 1/(j + 1) of the part of δ for policies, fixed
-before its first episode. Bounds of earlier policies remain valid, so the best (policy, lower bound) of the run is
-returned.
+At marks, after an eighth of the budget and whenever the number of episodes has doubled, the policy that is best by
+observed frequencies is considered. Its bound begins anew, so it replaces the policy that is played only if it looks
+better by more than its bound will lag behind at the end of the budget. The j-th policy has the share 1/j − 1/(j + 1) of
+the part of δ for policies, fixed before its first episode. Bounds of earlier policies remain valid, so the best of the
+run is returned, with its bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from rpl_agent.agent.discovery.source import OpenExperience, OpenSource
 from rpl_agent.agent.discovery.world import OpenWorld, same_world
 from rpl_agent.agent.sampling.experience import SampledBatch
-from rpl_agent.agent.sampling.judge import FIRST_MARK, MARK_GROWTH, falls_behind
+from rpl_agent.agent.sampling.judge import MARK_GROWTH, falls_behind
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.session import RunRecord, RunSession
@@ -40,6 +40,9 @@ from rpl_agent.guarantee.proof.open_world import prove_open
 UPDATE_SHARE, FIRST_UPDATE = 8, 16
 #: Least and largest share of the episodes that play the fixed policy: such episodes serve both bounds.
 LEAST_SHARE, LARGEST_SHARE = 0.35, 0.9
+#: The first policy is fixed after one such part of the budget: every policy that is fixed costs δ, and early ones are
+#: soon replaced.
+FIRST_PART = 8
 #: Growth of the number of episodes after which they are divided anew: the bound of a policy takes time.
 DIVIDE_GROWTH = 1.5
 STAGES = ("sampling", "bounds", "policy", "logging")
@@ -64,7 +67,7 @@ class OpenRecord(RunRecord):
     """The part of a session without a model that checkpoints store."""
 
     certificate: OpenCertificate | None = None
-    mark: int = FIRST_MARK  # episodes begun when the next policy is considered, whatever the counters say
+    mark: int = 0  # episodes begun when the next policy is considered, whatever the counters say; 0: none is fixed yet
     fixed: int = 0  # policies fixed so far
     divide_at: int = 0  # episodes begun when the coming ones are divided anew
     lowest: float = math.inf  # bound on the best return, the least so far
@@ -82,6 +85,7 @@ class OpenSession(OpenRecord, RunSession):
         self._seconds = dict.fromkeys(STAGES, 0.0)
         self.ledger = OpenLedger.of(config.delta)
         self.best: BestPolicy | None = None
+        self._guess: OpenPolicy | None = None  # what looks best, until a policy is fixed and played
 
     # ------------------------------------------------------------------ the world
     def start(self, world: OpenWorld) -> None:
@@ -141,20 +145,28 @@ class OpenSession(OpenRecord, RunSession):
 
     def next_policy(self) -> tuple[None, int]:
         """No policy, because the experience decides who plays; and the episodes until the next mark."""
-        return None, max(1, self.mark - self.experience.begun)
+        return None, max(1, self._next_mark - self.experience.begun)
 
     @property
     def is_update_due(self) -> bool:
-        return self.samples >= self.experience.update_at or self.experience.begun >= self.mark
+        return self.samples >= self.experience.update_at or self.experience.begun >= self._next_mark
+
+    @property
+    def _next_mark(self) -> int:
+        """Episodes begun when the next policy is considered: the first one after a part of the budget."""
+        return self.mark or max(1, math.ceil((self.experience.begun + self._left) / FIRST_PART))
 
     def plan(self, agent: Any) -> None:
         """New bounds for the explorer and, at a mark, perhaps a new policy."""
         self._bound()
-        if self.experience.begun >= self.mark and self.samples:
+        if self.experience.begun >= self._next_mark and self.samples:
             with timed(self.seconds, "policy"):
                 self._consider()
             self.mark = MARK_GROWTH * max(self.mark, self.experience.begun)
         self._divide()
+        played = self.experience.witness
+        if played is not None:
+            played.expected = len(played.complete()) + self.experience.share * max(self._left, 0.0)
         self.updates += 1
         self.limits = Limits()
 
@@ -195,11 +207,15 @@ class OpenSession(OpenRecord, RunSession):
 
     def _behind(self, plays: int) -> float:
         """`falls_behind` of a new policy at the end of the budget."""
-        target, done = require(self.target), max(self.episodes, 1)
-        left = float(target.goal - self.episodes)
+        return falls_behind(plays, self.experience.share, self._left, max(self.episodes, 1))
+
+    @property
+    def _left(self) -> float:
+        """Episodes until the end of the budget."""
+        target = require(self.target)
         if target.unit == "steps":
-            left = (target.goal - self.steps) * done / max(self.steps, 1)
-        return falls_behind(plays, self.experience.share, left, done)
+            return (target.goal - self.steps) * max(self.episodes, 1) / max(self.steps, 1)
+        return float(target.goal - self.episodes)
 
     def _judge(self, played: PlayedPolicy) -> float:
         """The lower bound of the policy that is played; the best of the run is kept."""
@@ -230,10 +246,9 @@ class OpenSession(OpenRecord, RunSession):
         upper = experience.upper.start(data) if data.starts else high
         self.lowest = min(self.lowest, upper)
         with timed(self.seconds, "policy"):
-            if experience.witness is None and self.samples:
-                self._consider()
             latest = low if experience.witness is None else self._judge(experience.witness)
-        best, policy = self.best, self._best_policy
+            self._guess = None
+            best, policy = self.best, self.policy
         if best is not None and best.lower > self.lowest:
             raise DataError(
                 f"no certificate: a policy returns at least {best.lower:.6g}, and none more than {self.lowest:.6g}. "
@@ -276,16 +291,14 @@ class OpenSession(OpenRecord, RunSession):
 
     @property
     def policy(self) -> OpenPolicy:
-        """The policy with the best guarantee so far."""
-        if self.best is None:
-            self.update_certificate()
-        return self._best_policy
-
-    @property
-    def _best_policy(self) -> OpenPolicy:
+        """The policy with the best guarantee so far; before one was played, what looked best at the certificate."""
         if self.best is not None:
             return self.best.policy
-        return OpenPolicy(np.zeros((self.assumptions.layers, 0), dtype=np.int64))
+        if self._guess is None:
+            nothing = OpenPolicy(np.zeros((self.assumptions.layers, 0), dtype=np.int64))
+            data = self.experience.data
+            self._guess = FrequencyModel(self.assumptions, data).best() if data.total else nothing
+        return self._guess
 
     def prove(self, certificate: OpenCertificate, most: float = math.inf) -> dict[str, Any]:
         """The proof of a certificate's kind from all data, for `rpl_agent.checker`."""

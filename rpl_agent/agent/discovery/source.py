@@ -210,7 +210,7 @@ class OpenSource(EnvSource):
         self._leave(i, cut=True)
         experience.data.starts[lane.state] += 1
         if experience.witness is not None and experience.is_turn():
-            episode = experience.witness.begin()
+            episode = experience.witness.begin(experience.assumptions.overall)
             episode.last = lane.state
             self._judged[i] = experience.witness, episode
         experience.begun += 1

@@ -41,10 +41,13 @@ class StoredPlays:
     unseen: Whole
     number: Whole
     before: np.ndarray
+    expected: Positive
+    stake: Whole  # of the next episode
     earned: np.ndarray
     size: np.ndarray
     steps: np.ndarray
     cut_in: np.ndarray  # −1: it was not cut
+    stakes: np.ndarray
 
 
 @dataclass
@@ -148,10 +151,13 @@ def _stored_witness(witness: PlayedPolicy) -> StoredPlays:
         unseen=witness.policy.unseen,
         number=witness.number,
         before=witness.before,
+        expected=witness.expected,
+        stake=witness.stake,
         earned=plays.earned,
         size=plays.size,
         steps=plays.steps,
         cut_in=plays.cut_in,
+        stakes=plays.stake,
     )
 
 
@@ -260,11 +266,11 @@ def _restore(session: OpenSession, stored: OpenState) -> None:
     session.source_state = stored.source
     session.opening = [] if stored.source is None else stored.source.opening
     set_generator(session.rng, stored.rng)
-    if session.certificate is not None and session.best is not None:
-        session.certificate = replace(session.certificate, policy=session.listed(session.best.policy))
+    if session.certificate is not None:
+        session.certificate = replace(session.certificate, policy=session.listed(session.policy))
 
 
 def _witness(stored: StoredPlays, session: OpenSession) -> PlayedPolicy:
-    plays = FinishedPlays(*(getattr(stored, name).tolist() for name in ("earned", "size", "steps", "cut_in")))
-    policy = OpenPolicy(stored.actions, stored.unseen)
-    return PlayedPolicy(policy, stored.number, session.ledger.take_policy(stored.number), stored.before, plays)
+    plays = FinishedPlays(*(getattr(stored, name).tolist() for name in ("earned", "size", "steps", "cut_in", "stakes")))
+    policy, share = OpenPolicy(stored.actions, stored.unseen), session.ledger.take_policy(stored.number)
+    return PlayedPolicy(policy, stored.number, share, stored.before, stored.expected, stored.stake, plays)

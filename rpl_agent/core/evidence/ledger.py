@@ -133,10 +133,10 @@ def check_stated_delta(delta: float) -> None:
 
 
 #: Shares of δ of a world without a model: rows of all states, the start, policies that are fixed and played. Of a
-#: policy's share, what its episodes get; the rest bounds what cut episodes miss. Sums are a little less than 1, for
-#: rounding.
+#: policy's share, what bets on its episodes get, with planned and with fixed stakes; the rest bounds what cut episodes
+#: miss. Sums are a little less than 1, for rounding.
 OPEN_ROWS, OPEN_START, OPEN_POLICIES = 0.5, 0.05, 0.449
-OPEN_EPISODES, OPEN_REST = 0.8, 0.199
+OPEN_PLANNED, OPEN_EPISODES, OPEN_REST = 0.85, 0.05, 0.099
 
 
 class OpenLedger(Ledger):

@@ -526,9 +526,10 @@ typedef struct open_rows {
 } open_rows;
 
 /* An upper bound, at most `ceiling`, of the least m in (0, 1) with sum_i w_i prod_k (1 + b_i (m - x_k) / (1 - m))^c_k
- * >= exp(level), for numbers x in [0, 1] that were seen count times; `ceiling` where it proves no less. */
+ * >= exp(level), for numbers x in [0, 1] that were seen count times; `ceiling` where it proves no less. Where there are
+ * parts in (0, 1], number k is bet on with this part of every stake, part_k b_i. */
 double stake_upper(const stake_mixture *bets, int64_t n, const double *x /*[n]*/, const double *count /*[n]*/,
-                   double level, double ceiling);
+                   const double *part OPTIONAL /*[n]*/, double level, double ceiling);
 
 /* Lowers bounds of rows and states (upper), at most `most` times round, until no state notices; returns how often. A row
  * is bounded with the values `next` of its successors, which are `upper` itself or those with one step less to go.

@@ -1,6 +1,7 @@
 /* Bets with fixed stakes on the mean of one bounded number, and the values of worlds without a model that follow.
  * The theorems are in rpl_agent/guarantee/open_world/__init__.py. */
 #include <math.h>
+#include <stddef.h>
 
 #include "core.h"
 
@@ -12,17 +13,19 @@
 #define NEARLY_ONE (1.0 - 0x1p-40)
 #define MOST_TRIES 60
 
-/* A lower bound of ln sum_i w_i prod_k (1 + b_i (m - x_k) / (1 - m))^c_k.
+/* A lower bound of ln sum_i w_i prod_k (1 + part_k b_i (m - x_k) / (1 - m))^c_k; without parts they are 1.
  *
- * Let z = b (m - x) / (1 - m), which is at least -b. Four roundings of z change log1p(z) by at most
- * 4 U |z| / (1 + z) <= 4 U |log1p(z)| / (1 - b); log1p is right up to 4 U; a sum of n terms adds n U. */
-static double log_wealth(const stake_mixture *bets, int64_t n, const double *x, const double *count, double m)
+ * Let z = part b (m - x) / (1 - m), which is at least -b. Five roundings of z change log1p(z) by at most
+ * 5 U |z| / (1 + z) <= 5 U |log1p(z)| / (1 - b); log1p is right up to 4 U; a sum of n terms adds n U. */
+static double log_wealth(const stake_mixture *bets, int64_t n, const double *x, const double *count,
+                         const double *part, double m)
 {
     double term[MOST_STAKES], most = -INFINITY;
     for (int64_t i = 0; i < bets->size; i++) {
         double b = bets->stake[i], won = 0.0, lost = 0.0;
         for (int64_t k = 0; k < n; k++) {
-            double gain = count[k] * log1p(b * ((m - x[k]) / (1.0 - m)));
+            double stake = part ? part[k] * b : b;
+            double gain = count[k] * log1p(stake * ((m - x[k]) / (1.0 - m)));
             won += gain > 0.0 ? gain : 0.0;
             lost -= gain < 0.0 ? gain : 0.0;
         }
@@ -37,8 +40,8 @@ static double log_wealth(const stake_mixture *bets, int64_t n, const double *x, 
     return total - UNIT_ROUNDOFF * (8.0 * fabs(most) + 4.0 * (double)bets->size + 64.0);
 }
 
-double stake_upper(const stake_mixture *bets, int64_t n, const double *x, const double *count, double level,
-                   double ceiling)
+double stake_upper(const stake_mixture *bets, int64_t n, const double *x, const double *count, const double *part,
+                   double level, double ceiling)
 {
     double total = 0.0, sum = 0.0;
     for (int64_t k = 0; k < n; k++) {
@@ -46,7 +49,7 @@ double stake_upper(const stake_mixture *bets, int64_t n, const double *x, const 
         sum += count[k] * x[k];
     }
     double high = ceiling < NEARLY_ONE ? ceiling : NEARLY_ONE, mean = total > 0.0 ? sum / total : 1.0, low = mean;
-    double above = low < high ? log_wealth(bets, n, x, count, high) - level : -1.0, below = -level;
+    double above = low < high ? log_wealth(bets, n, x, count, part, high) - level : -1.0, below = -level;
     if (!(above >= 0.0))
         return ceiling;
     /* `high` always has enough wealth, so it may be returned whatever `low` is. At the average the wealth is at most 1.
@@ -57,7 +60,7 @@ double stake_upper(const stake_mixture *bets, int64_t n, const double *x, const 
             middle = 1.0 - sqrt((1.0 - low) * (1.0 - high));
         if (!(middle > low && middle < high))
             break;
-        double found = log_wealth(bets, n, x, count, middle) - level;
+        double found = log_wealth(bets, n, x, count, part, middle) - level;
         if (found >= 0.0) {
             high = middle;
             above = found;
@@ -105,7 +108,7 @@ static double row_bound_upper(const open_rows *rows, const stake_mixture *bets, 
     if (rows->certain)
         return most < known ? most : known;
     double ceiling = (known - low) / range;
-    double bound = stake_upper(bets, n, x, rows->count + first, rows->level[row], ceiling < 1.0 ? ceiling : 1.0);
+    double bound = stake_upper(bets, n, x, rows->count + first, NULL, rows->level[row], ceiling < 1.0 ? ceiling : 1.0);
     double found = low + bound * range + 8.0 * UNIT_ROUNDOFF * (fabs(low) + range);
     return found < known ? found : known;
 }

@@ -29,10 +29,16 @@ one more row, with the numbers V*(s0). A truncated step counts with its successo
 *Theorem 2 (the returned policy).* Fix a policy π; from then on play it in a planned share of the episodes, in the order
 of their starts. Episode k earns G_k until it ends or is cut, after T_k steps in state s_k. Let Lo ≤ V^π be Theorem 1
 turned round, from the steps of π's rows after π was fixed. Then u at the numbers G_k + γ^T_k Lo(s_k), turned round,
-bounds V^π from below (`witness.PlayedPolicy`).
+bounds V^π from below (`witness.PlayedPolicy`). So it does with Π_k (1 + c_k (m − x_k) / (1 − m)) in place of the
+mixture, if c_k in (0, 1) was chosen before episode k began.
 
 *Proof.* G_k + γ^T_k V^π(s_k) lies in [low, high] and has mean V^π given what was seen before the episode, because the
-time of the cut depends on the past only. The rest is as above: using Lo(s_k) ≤ V^π(s_k) only lowers the bound. ∎
+time of the cut depends on the past only. So every factor has mean 1 given the past, whatever of the past c_k depends
+on. The rest is as above: using Lo(s_k) ≤ V^π(s_k) only lowers the bound, since c_k stays what it was. ∎
+
+Planned stakes c_k need no mixture, and so no weights: as many plays are to come, and as spread as those so far, one
+stake is best (`stakes.plan_stake`). Rows have fixed ones, because their numbers with V* are never seen: a plan made
+from numbers with U would be another plan once U falls.
 
 Every episode that is begun must count: dropping some could bias the mean. Where several run at once, the bound
 uses the episodes before the first that is still running. Every policy that is ever fixed has a share of δ of its own

@@ -11,12 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_REST
+from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_PLANNED, OPEN_REST
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import OpenData
 from rpl_agent.guarantee.open_world.values import lower_values
-from rpl_agent.guarantee.stakes import lower_mean
+from rpl_agent.guarantee.stakes import PLANNED_PARTS, lower_mean, plan_stake
+
+#: Weight of a play as good and of one as bad as can be, beside those that were seen: few plays show little spread.
+UNSEEN = 0.25
+#: The stake is planned anew this often while the number of plays doubles.
+PLANS = 8
 
 
 @dataclass(eq=False)
@@ -49,6 +54,7 @@ class OpenPolicy:
 class OpenEpisode:
     """One episode of a policy, by which the policy is judged."""
 
+    stake: int = 0  # planned, by its place in `stakes.PLANNED_PARTS`
     last: int | None = None  # the state that it is in, until it is over
     earned: float = 0.0  # discounted
     size: float = 0.0  # of what was added up, for its rounding
@@ -69,19 +75,20 @@ class OpenEpisode:
 class FinishedPlays:
     """Episodes that are over, in the order of their starts; in arrays, because there may be millions.
 
-    earned, size, steps : (n,) as in `OpenEpisode`.
+    earned, size, steps, stake : (n,) as in `OpenEpisode`.
     cut_in : (n,) int64, −1: it was not cut.
     """
 
-    def __init__(self, earned: Any = (), size: Any = (), steps: Any = (), cut_in: Any = ()) -> None:
+    def __init__(self, earned: Any = (), size: Any = (), steps: Any = (), cut_in: Any = (), stake: Any = ()) -> None:
         self._earned, self._size = array("d", earned), array("d", size)
-        self._steps, self._cut_in = array("q", steps), array("q", cut_in)
+        self._steps, self._cut_in, self._stake = array("q", steps), array("q", cut_in), array("b", stake)
 
     def add(self, episode: OpenEpisode) -> None:
         self._earned.append(episode.earned)
         self._size.append(episode.size)
         self._steps.append(episode.steps)
         self._cut_in.append(-1 if episode.cut_in is None else episode.cut_in)
+        self._stake.append(episode.stake)
 
     def __len__(self) -> int:
         return len(self._earned)
@@ -102,6 +109,10 @@ class FinishedPlays:
     def cut_in(self) -> np.ndarray:
         return np.array(self._cut_in)
 
+    @property
+    def stake(self) -> np.ndarray:
+        return np.array(self._stake, dtype=np.int64)
+
     def numbers(self) -> np.ndarray:
         """What was earned, less the rounding of powers of the discount and of the sum."""
         return self.earned - 4.0 * UNIT_ROUNDOFF * (self.steps + 4) * self.size
@@ -112,19 +123,25 @@ class PlayedPolicy:
     """A fixed policy with its share of δ and its episodes in the order of their starts.
 
     before : counts of outcomes when the policy was fixed; earlier data are no evidence about it, because they chose it.
+    expected : episodes that it will have played at the end of the budget.
+    stake : of the next episode, by its place in `stakes.PLANNED_PARTS`.
     """
 
     policy: OpenPolicy
     number: int  # its number among the policies fixed so far, from 1
     share: float
     before: np.ndarray
+    expected: float = 0.0
+    stake: int = 0
     _plays: FinishedPlays = field(default_factory=FinishedPlays)
     _begun: deque[OpenEpisode] = field(default_factory=deque)  # after those of _plays
 
-    def begin(self) -> OpenEpisode:
-        """A new episode, which counts from now on."""
-        self.complete()
-        self._begun.append(OpenEpisode())
+    def begin(self, ends: tuple[float, float]) -> OpenEpisode:
+        """A new episode, which counts from now on; ``ends`` of the range of returns."""
+        plays = len(self.complete())
+        if 2 * PLANS * (plays & -plays) >= plays:  # a function of the number, so that a run may be resumed anywhere
+            self._plan(*ends)
+        self._begun.append(OpenEpisode(self.stake))
         return self._begun[-1]
 
     def complete(self) -> FinishedPlays:
@@ -136,10 +153,19 @@ class PlayedPolicy:
     def given_up(self) -> FinishedPlays:
         """All episodes, as if those that are running had been cut now."""
         found = self.complete()
-        found = FinishedPlays(found.earned, found.size, found.steps, found.cut_in)
+        found = FinishedPlays(found.earned, found.size, found.steps, found.cut_in, found.stake)
         for episode in self._begun:
             found.add(episode if episode.over else replace(episode, cut_in=episode.last))
         return found
+
+    def _plan(self, low: float, high: float) -> None:
+        """Choose the stake of the coming episodes by the spread of those that are complete."""
+        earned = (high - self._plays.earned) / (high - low)
+        number = len(earned) + 2.0 * UNSEEN
+        mean = (earned.sum() + UNSEEN) / number
+        variance = ((earned - mean) ** 2).sum() + UNSEEN * (mean**2 + (1.0 - mean) ** 2)
+        deviation = math.sqrt(variance / number)
+        self.stake = plan_stake(mean, deviation, max(self.expected, len(earned)), OPEN_PLANNED * self.share)
 
     def lower(self, assumptions: Assumptions, data: OpenData) -> float:
         """A lower bound on the policy's return, at all times except with probability ``share``."""
@@ -156,8 +182,10 @@ class PlayedPolicy:
             layer = 0 if assumptions.horizon is None else assumptions.horizon - 1 - steps
             after = assumptions.discount**steps * rest[layer, cut[cut >= 0]]
             numbers[cut >= 0] += after - 8.0 * UNIT_ROUNDOFF * (np.abs(numbers[cut >= 0]) + np.abs(after))
-        values, counts = np.unique(numbers, return_counts=True)
-        return lower_mean(values, counts, low, high, OPEN_EPISODES * self.share)
+        values, place = np.unique(numbers, return_inverse=True)
+        pairs, counts = np.unique(len(PLANNED_PARTS) * place + plays.stake, return_counts=True)
+        place, stakes = np.divmod(pairs, len(PLANNED_PARTS))
+        return lower_return(values[place], counts, stakes, (low, high), self.share)
 
     @property
     def standard_error(self) -> float:
@@ -170,3 +198,13 @@ class PlayedPolicy:
         """What the complete episodes earned on average: an estimate."""
         plays = self.complete()
         return float(plays.earned.mean()) if plays else math.nan
+
+
+def lower_return(
+    numbers: np.ndarray, counts: np.ndarray, stakes: np.ndarray, ends: tuple[float, float], share: float
+) -> float:
+    """A lower bound of a policy's return from its plays: bets with planned stakes (n,), or with fixed ones."""
+    return max(
+        lower_mean(numbers, counts, *ends, OPEN_PLANNED * share, stakes),
+        lower_mean(numbers, counts, *ends, OPEN_EPISODES * share),
+    )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rpl_agent.core.evidence.ledger import OPEN_EPISODES, OPEN_REST, OpenLedger, of_states
+from rpl_agent.core.evidence.ledger import OPEN_REST, OpenLedger, of_states
 from rpl_agent.core.native import UNIT_ROUNDOFF, core
 from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee import checker, open_checker
@@ -29,8 +29,8 @@ from rpl_agent.guarantee.open_world.values import (
     ranges,
     shares_of,
 )
-from rpl_agent.guarantee.open_world.witness import PlayedPolicy
-from rpl_agent.guarantee.stakes import MIXTURE, MOST_SWEEPS, lower_mean, upper_mean
+from rpl_agent.guarantee.open_world.witness import PlayedPolicy, lower_return
+from rpl_agent.guarantee.stakes import MIXTURE, MOST_SWEEPS, upper_mean
 
 #: By how much logarithms of wealth exceed what is needed, tried one after the other: floats are not rationals.
 MARGINS = (1e-6, 1e-3, 3e-2)
@@ -192,23 +192,27 @@ class OpenAttempt:
         share = math.exp(-self.margin) * played.share
         table = played.policy.table(len(data.states))
         episodes = played.complete()
-        steps = np.where(episodes.cut_in == END, 0, episodes.steps)
-        plays = Counter(zip(episodes.numbers().tolist(), steps.tolist(), episodes.cut_in.tolist()))
+        columns = (
+            episodes.numbers(),
+            np.where(episodes.cut_in == END, 0, episodes.steps),
+            episodes.cut_in,
+            episodes.stake,
+        )
+        plays = Counter(zip(*(column.tolist() for column in columns)))
         rest, since, after = None, [], None
-        if any(cut != END for _, _, cut in plays):
+        if (episodes.cut_in != END).any():
             counts = np.array(data.counts, dtype=np.int64)
             counts[: len(played.before)] -= played.before
             since = [[int(k), int(counts[k])] for k in np.flatnonzero(counts)]
             rest, after = self._rest(table, counts, played.before, OPEN_REST * share)
-        numbers = np.array([self._number(*play, after) for play in plays])
-        found = lower_mean(
-            numbers, np.array(list(plays.values()), dtype=float), *assumed.overall, OPEN_EPISODES * share
-        )
+        numbers = np.array([self._number(earned, steps, cut, after) for earned, steps, cut, _ in plays])
+        counts, stakes = np.array(list(plays.values()), dtype=float), np.array([play[3] for play in plays])
+        found = lower_return(numbers, counts, stakes, assumed.overall, share)
         return {
             "policy_number": played.number,
             "rules": table.tolist(),
             "unseen": played.policy.unseen,
-            "plays": [[*play, count] for play, count in plays.items()],
+            "plays": [[*play[:3], count, play[3]] for play, count in plays.items()],
             "since": since,
             "rest": rest,
             "start": found,
@@ -338,5 +342,5 @@ class RowSteps:
             return min(known, float(numbers.max()))
         x = np.clip((numbers - low) / (high - low) * (1.0 + 8.0 * UNIT_ROUNDOFF), 0.0, 1.0)
         ceiling = min(1.0, (known - low) / (high - low))
-        found = core.stake_upper(MIXTURE, len(x), x, outcomes.counts, float(self._levels[s]), ceiling)
+        found = core.stake_upper(MIXTURE, len(x), x, outcomes.counts, None, float(self._levels[s]), ceiling)
         return min(known, low + found * (high - low) + 8.0 * UNIT_ROUNDOFF * (abs(low) + high - low))
