@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -15,7 +16,7 @@ from scipy.optimize import minimize
 from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.native import core
 from rpl_agent.core.regions import Box, Ellipsoid, Image, Intersection, Polytope, Product
-from rpl_agent.core.regions.lp import LinearProgram
+from rpl_agent.core.regions.lp import GrowingProgram, LinearProgram, compressed
 from rpl_agent.core.regions.vertex_graph import VertexGraph
 from tests.reference.regions import exact_minimum
 
@@ -291,3 +292,31 @@ def test_bad_input():
         Ellipsoid([0.0, 0.0], [[1.0, 2.0], [0.0, 1.0]], 1.0)
     with pytest.raises(ModelError, match="one dimension"):
         Intersection([Box([0.0], [1.0]), Box([0.0, 0.0], [1.0, 1.0])])
+
+
+def test_a_program_that_grows_has_the_optima_of_a_new_one():
+    """More rows, other boxes and other directions, also after boxes in which nothing is left."""
+    rng, program, empty = np.random.default_rng(8), GrowingProgram(), 0
+    A, b = np.zeros((0, 3)), np.zeros(0)
+    for _ in range(40):
+        more = rng.normal(size=(rng.integers(0, 4), 3)) * (rng.random(3) < 0.8)
+        A, b = np.vstack([A, more]), np.append(b, rng.uniform(0.3, 1.0, len(more)))
+        lower = rng.uniform(-1.0, 1.0, 3)
+        upper, c = lower + rng.uniform(0.0, 1.0, 3), rng.normal(size=3)
+        found, wanted = program.optimum(c, A, b, lower, upper), LinearProgram(A, b, lower, upper).optimum(c)
+        assert (found[1] is None) == (wanted[1] is None)
+        if found[1] is None:
+            empty += 1
+            continue
+        assert len(found[1]) == len(b) and (found[1] >= 0.0).all()
+        assert c @ found[0] == pytest.approx(c @ wanted[0], abs=1e-6)
+        rest = c + found[1] @ A  # what the multipliers prove
+        least = np.minimum(rest * lower, rest * upper).sum() - found[1] @ b
+        assert least == pytest.approx(c @ wanted[0], abs=1e-6)
+    assert 3 <= empty <= 30
+
+
+def test_rows_of_a_dense_matrix_are_those_of_a_sparse_one():
+    A = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, -3.0], [0.0, 0.0, 0.0]])
+    for one, other in zip(compressed(A), compressed(scipy.sparse.csr_array(A))):
+        assert one.tolist() == other.tolist() and one.dtype == other.dtype

@@ -13,18 +13,32 @@ from __future__ import annotations
 
 import threading
 import warnings
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy
 
 from rpl_agent.core.errors import RPLWarning
-from rpl_agent.core.highs import is_optimal, new_solver, tight
+from rpl_agent.core.highs import add_rows, move_box, new_solver, solved, tight
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.regions.base import box_minimum
 
 #: seconds for one linear program; after that the bound of the box is used
 TIME_LIMIT = 60.0
+
+
+def compressed(A: np.ndarray | scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(start, index, value) of the rows of a matrix (m, n), as a sparse array has them.
+
+    To make one of scipy takes longer than to solve a small program.
+    """
+    if not isinstance(A, np.ndarray):
+        sparse = scipy.sparse.csr_array(A)
+        return sparse.indptr, sparse.indices, sparse.data
+    row, index = np.nonzero(A)
+    start = np.searchsorted(row, np.arange(len(A) + 1))
+    return start.astype(np.int32), index.astype(np.int32), np.asarray(A[row, index], np.float64)
 
 
 class LinearProgram:
@@ -44,11 +58,25 @@ class LinearProgram:
         upper: np.ndarray,
         time_limit: float = TIME_LIMIT,
     ) -> None:
-        self.A = scipy.sparse.csr_array(A)
+        self._rows, self._shape = compressed(A), A.shape
         self.b, self.lower, self.upper = (np.array(a, np.float64) for a in (b, lower, upper))
         self.time_limit = time_limit
-        self._columns, self._sizes = self.A.T, abs(self.A).T  # made once: they cost more than a product with them
         self._local = threading.local()
+
+    @cached_property
+    def A(self) -> scipy.sparse.csr_array:
+        """(m, n)."""
+        start, index, value = self._rows
+        return scipy.sparse.csr_array((value, index, start), shape=self._shape)
+
+    @cached_property
+    def _columns(self) -> scipy.sparse.csc_array:
+        """Made once: it costs more than a product with it."""
+        return self.A.T
+
+    @cached_property
+    def _sizes(self) -> scipy.sparse.csc_array:
+        return abs(self.A).T
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "_local"}
@@ -102,7 +130,7 @@ class LinearProgram:
             np.append(self.upper, 2.0),
             self.time_limit,
         )
-        cost = np.zeros(self.A.shape[1] + 1)
+        cost = np.zeros(self._shape[1] + 1)
         cost[-1] = 1.0
         return elastic.solve(cost)[0] > 0.0
 
@@ -113,10 +141,10 @@ class LinearProgram:
         """
         if self._run(c)[1] is None:
             return None
-        m = self.A.shape[0]
+        m = self._shape[0]
         rows, at_upper, at_lower = tight(self._solver())
         rows += sorted([m + 2 * j for j in at_upper] + [m + 2 * j + 1 for j in at_lower])
-        return np.array(rows) if len(rows) == self.A.shape[1] else None
+        return np.array(rows) if len(rows) == self._shape[1] else None
 
     def optimum(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """(minimiser of c.x, multipliers (m,) y ≥ 0 of the rows); None for the latter if HiGHS does not say optimal."""
@@ -124,22 +152,11 @@ class LinearProgram:
         return found if found[1] is not None else self._run(c)[:2]  # again, without the basis that led nowhere
 
     def _run(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, str]:
-        """HiGHS' minimiser and multipliers y >= 0 of the rows; None for the latter if the status is not optimal."""
-        solver = self._solver()
-        n = len(c)
-        solver.changeColsCost(n, np.arange(n, dtype=np.int32), c)
-        solver.run()
-        solution = solver.getSolution()
-        if not is_optimal(solver):
-            status = solver.modelStatusToString(solver.getModelStatus())
-            solver.clearSolver()  # forget a basis that led nowhere
-            return np.zeros(n), None, status
-        return np.array(solution.col_value), np.maximum(-np.array(solution.row_dual), 0.0), "Optimal"
+        return solved(self._solver(), c)
 
     def _solver(self) -> Any:
         if not hasattr(self._local, "highs"):
-            matrix = (self.A.indptr, self.A.indices, self.A.data)
-            self._local.highs = new_solver(matrix, self.b, self.lower, self.upper, self.time_limit)
+            self._local.highs = new_solver(self._rows, self.b, self.lower, self.upper, self.time_limit)
         return self._local.highs
 
     def _safe(self, c: np.ndarray, y: np.ndarray) -> float:
@@ -150,3 +167,27 @@ class LinearProgram:
         value = -(y[used] @ self.b[used]) + np.minimum(residual * self.lower, residual * self.upper).sum()
         terms = 2 * (len(used) + len(c)) + 16
         return float(value - terms * UNIT_ROUNDOFF * size * (1.0 + 1e-9))
+
+
+class GrowingProgram:
+    """min c.x over {A x <= b} and a box, for many boxes and ever more rows: each solve starts from the last one.
+
+    For multipliers that are checked elsewhere: nothing here is a certified bound.
+    """
+
+    def __init__(self) -> None:
+        self._solver: Any = None
+        self._known = 0  # rows so far
+
+    def optimum(
+        self, c: np.ndarray, A: np.ndarray, b: np.ndarray, lower: np.ndarray, upper: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """`LinearProgram.optimum`; the first rows are those of the last call."""
+        if self._solver is None:
+            self._solver = new_solver(compressed(A), b, lower, upper, TIME_LIMIT)
+        elif len(b) > self._known:
+            add_rows(self._solver, compressed(A[self._known :]), b[self._known :])
+        self._known = len(b)
+        move_box(self._solver, lower, upper)
+        found = solved(self._solver, c)[:2]
+        return found if found[1] is not None else solved(self._solver, c)[:2]

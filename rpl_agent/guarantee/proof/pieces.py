@@ -15,7 +15,7 @@ from rpl_agent.core.coupled.affine import AffineBound, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import expansion_of, find_bound
 from rpl_agent.core.coupled.pieces import BoxNode, affordable_pieces, split_boxes
 from rpl_agent.core.model import Nature, Objective, Policy
-from rpl_agent.core.regions.lp import LinearProgram
+from rpl_agent.core.regions.lp import GrowingProgram, LinearProgram
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.core.relaxations.interval import Intervals
 from rpl_agent.core.solver.problem import Problem
@@ -86,6 +86,7 @@ class PieceSearch:
         self.problem = Problem.of(relaxation, objective[0], Nature.ADVERSARIAL, None)
         self.cuts, self.asked, self.stated = cuts, asked, objective[1]
         self.scale = time_scale(relaxation.pmdp, objective[0])
+        self.program = GrowingProgram()
 
     def found(
         self, region: checker.Known, count: int, enough: float, least: float | None
@@ -137,11 +138,11 @@ class PieceSearch:
 
     def _optimum(self, c: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """`LinearProgram.optimum` of c·x over the cuts in a box, with tangents where its minimiser is not in C."""
-        found = LinearProgram(self.cuts.A, self.cuts.b, low, high).optimum(c)
+        found = self.program.optimum(c, self.cuts.A, self.cuts.b, low, high)
         for _ in range(TOUCHES):
             if found[1] is None or not self.cuts.cut_off(found[0]):
                 break
-            found = LinearProgram(self.cuts.A, self.cuts.b, low, high).optimum(c)
+            found = self.program.optimum(c, self.cuts.A, self.cuts.b, low, high)
         return found
 
     def _contradiction(self, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
