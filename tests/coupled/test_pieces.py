@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rpl_agent.core.coupled import pieces
 from rpl_agent.core.coupled.pieces import BoxNode, affordable_pieces, split_boxes, worst_of_boxes
 from rpl_agent.core.regions.base import Box
 from rpl_agent.core.regions.intersection import Boxed, Ellipsoid, Intersection
@@ -107,6 +108,47 @@ def test_the_axis_that_gains_most_is_split():
 
     root = BoxNode(np.zeros(2), np.array([5.0, 1.0]), 1.0)
     assert split_boxes(root, attempt, np.ones(2), 2, 0.0) == 0.5 and root.axis == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_split_that_is_given_up_early_would_not_be_the_best(seed):
+    """The same boxes as if both halves of every split were bounded, ties and boxes without a bound among them."""
+    tried, levels = [[], []], np.random.default_rng(seed).choice([0.1, 0.3, 0.7, np.inf], (4, 4))
+
+    def of(number):
+        def attempt(low, high):
+            tried[number].append((low.tolist(), high.tolist()))
+            a, b = np.floor(low + 1e-9).astype(int) % 4, np.ceil(high).astype(int) % 4
+            return float(levels[a[0], b[1]] + levels[b[2], a[1]]), None
+
+        return attempt
+
+    def in_full(node, axes, attempt):
+        ways = [(axis, pieces._halved(node, axis, attempt, np.inf)) for axis in axes]
+        return min(ways, key=lambda way: pieces._merit(way[1]))
+
+    roots = [BoxNode(np.zeros(3), np.array([3.0, 2.0, 5.0]), 2.0) for _ in range(2)]
+    split_boxes(roots[0], of(0), np.ones(3), 8, 0.0, least=0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "_best_split", in_full)
+        split_boxes(roots[1], of(1), np.ones(3), 8, 0.0, least=0.0)
+
+    def shape(node):
+        return (node.bound, node.axis, node.halves and [shape(half) for half in node.halves])
+
+    assert shape(roots[0]) == shape(roots[1]) and len(tried[0]) <= len(tried[1])
+
+
+def test_a_split_whose_first_half_is_worse_is_given_up():
+    tried = []
+
+    def attempt(low, high):
+        tried.append((high - low).tolist())
+        return (1.0 if high[0] - low[0] == 2.0 else 5.0), None
+
+    root = BoxNode(np.zeros(2), np.array([4.0, 4.0]), 9.0)
+    assert split_boxes(root, attempt, np.ones(2), 2, 0.0) == 1.0
+    assert tried == [[2.0, 4.0], [2.0, 4.0], [4.0, 2.0]]
 
 
 def test_the_members_of_a_sliced_region_answer_for_it():

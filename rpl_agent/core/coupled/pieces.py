@@ -70,8 +70,7 @@ def split_boxes(
         if worst.bound <= enough:
             break
         axes = np.argsort(-sizes * (worst.upper - worst.lower), kind="stable")[:AXES].tolist()
-        ways = [(axis, _halved(worst, axis, attempt)) for axis in axes]
-        axis, halves = min(ways, key=lambda way: _merit(way[1]))
+        axis, halves = _best_split(worst, axes, attempt)
         gained = SETTLED * abs(worst.bound) if least is None else least
         if math.isfinite(worst.bound) and not _merit(halves)[0] < worst.bound - gained:
             break
@@ -86,12 +85,25 @@ def _merit(halves: tuple[BoxNode, BoxNode]) -> tuple[float, float]:
     return max(bounds), min(bounds)
 
 
-def _halved(node: BoxNode, axis: int, attempt: Attempt) -> tuple[BoxNode, BoxNode]:
+def _best_split(node: BoxNode, axes: list[int], attempt: Attempt) -> tuple[int, tuple[BoxNode, BoxNode]]:
+    """(axis, halves) of the best way to split a box; a way whose first half is worse already is not tried further."""
+    found = None
+    for axis in axes:
+        most = math.inf if found is None else _merit(found[1])[0]
+        halves = _halved(node, axis, attempt, most)
+        if halves is not None and (found is None or _merit(halves) < _merit(found[1])):
+            found = axis, halves
+    assert found is not None
+    return found
+
+
+def _halved(node: BoxNode, axis: int, attempt: Attempt, most: float) -> tuple[BoxNode, BoxNode] | None:
+    """The halves of a box; None if the bound of the first one is above ``most``."""
     middle = _middle(float(node.lower[axis]), float(node.upper[axis]))
     first, last = node.upper.copy(), node.lower.copy()
     first[axis] = last[axis] = middle
-    below, above = (BoxNode(*box, *attempt(*box)) for box in ((node.lower, first), (last, node.upper)))
-    return below, above
+    below = BoxNode(node.lower, first, *attempt(node.lower, first))
+    return None if below.bound > most else (below, BoxNode(last, node.upper, *attempt(last, node.upper)))
 
 
 def _middle(low: float, high: float) -> float:
