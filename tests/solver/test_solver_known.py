@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.cyclic_models import drone
+from benchmarks.cyclic_models import depot, drone
 from rpl_agent.core.model import Kind, Nature, Objective, Policy, Sense, Unreached
 from rpl_agent.core.native import core
 from rpl_agent.core.relaxations.interval import Point
@@ -91,6 +91,15 @@ def test_no_steps_are_counted_for_rows_that_still_change(size, calls):
         assert found.converged and found.check() == []
         sweeps.append(found.iterations)
     assert max(sweeps) == sweeps[-1] and all(calls)
+
+
+@pytest.mark.parametrize("side, most", [(21, 30), (66, 45)])
+def test_sweeps_follow_the_plays_back_from_their_end(side, most, calls):
+    """A carrier slips back all the time: sweeps in both directions took one for each slip, 44 and 79."""
+    case = depot(side, side)
+    pmdp, objective = prism.loads(case.text, case.constants).objective(case.properties[0])
+    found = solve(Point(pmdp.instantiate(np.zeros(0))), objective, Nature.COOPERATIVE)
+    assert found.converged and found.check() == [] and found.iterations < most and all(calls)
 
 
 def test_steps_that_cost_about_the_same_are_counted_by_their_costs(calls):

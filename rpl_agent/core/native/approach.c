@@ -1,5 +1,9 @@
 /* Values against a known nature by sweeps, rounded to nearest: guesses, not bounds. One full sweep over a part finds
- * strategies, cheaper ones over these strategies alone follow, and where plays are long BiCGSTAB takes over. */
+ * strategies, cheaper ones over these strategies alone follow, and where plays are long BiCGSTAB takes over.
+ *
+ * Sweeps begin where plays end, so that one of them carries values all the way back. Where a row also leads ahead, to a
+ * place that has its new value only after it, the old one lags behind by about as much as the row's own value: every
+ * other sweep adds that (`pace`), or as many sweeps would be needed as plays slip back. */
 #include <string.h>
 
 #include "known.h"
@@ -39,8 +43,7 @@ static bool full_sweep(known *k, double offset)
     const bool least = k->play->agent == MIN_AGENT;
     bool differs = false;
     k->change = 0.0;
-    for (int64_t i = 0; i < k->n; i++) {
-        const int64_t at = k->sweeps % 2 ? k->n - 1 - i : i;
+    for (int64_t at = 0; at < k->n; at++) {
         int32_t best_row = k->first[at];
         double best = row_value(k, best_row, offset);
         for (int32_t row = best_row + 1; row < k->first[at + 1]; row++) {
@@ -64,25 +67,27 @@ static bool full_sweep(known *k, double offset)
     return differs;
 }
 
-/* The places of the chain in turn, or only those listed in `kept`; returns the largest change of x. */
-INLINE double relax_once(const known *k, const int32_t *kept, bool back, const double *right, double *x)
+/* The places of the chain in turn, or only those listed in `kept`, at their pace or not; the largest change of x. */
+INLINE double relax_once(const known *k, const int32_t *kept, const double *pace, const double *right, double *x)
 {
     double change = 0.0;
     for (int64_t i = 0; i < k->left; i++) {
-        int64_t at = back ? k->left - 1 - i : i, s = kept ? kept[at] : at;
-        double new = plus_row(right[s], k->data, k->indices, k->indptr[s], k->indptr[s + 1], x);
-        change = larger(change, fabs(new - x[s]));
-        x[s] = new;
+        const int64_t s = kept ? kept[i] : i;
+        double step = plus_row(right[s], k->data, k->indices, k->indptr[s], k->indptr[s + 1], x) - x[s];
+        if (pace)
+            step *= pace[s];
+        change = larger(change, fabs(step));
+        x[s] += step;
     }
     return change;
 }
 
-/* Gauss-Seidel on the chain, both directions in turn, until x changes by at most `tolerance`; sweeps used. */
+/* Gauss-Seidel on the chain until x changes by at most `tolerance`; sweeps used. */
 static int64_t relax(const known *k, const double *right, double *x, int64_t most, double tolerance)
 {
+    const int32_t *kept = k->left == k->n ? NULL : k->kept;
     for (int64_t turn = 0; turn < most; turn++) {
-        double change = k->left == k->n ? relax_once(k, NULL, turn % 2, right, x)
-                                        : relax_once(k, k->kept, turn % 2, right, x);
+        double change = turn % 2 ? relax_once(k, kept, NULL, right, x) : relax_once(k, kept, k->pace, right, x);
         if (change <= tolerance)
             return turn + 1;
     }
@@ -115,7 +120,7 @@ static double dot(int64_t n, const double *x, const double *y)
     return total;
 }
 
-/* near = about (I - P)^-1 right by a sweep in each direction; out = (I - P) near. */
+/* near = about (I - P)^-1 right by two sweeps; out = (I - P) near. */
 static void apply_near(const known *k, const double *right, double *near, double *out)
 {
     memset(near, 0, k->n * sizeof *near);
@@ -242,10 +247,11 @@ int64_t worst_totals(const graph *g, double gamma, const double *p, const double
         .rhs = numbers + states,
         .krylov = numbers + 2 * states,
         .shift = numbers + 9 * states,
-        .data = numbers + 10 * states,
-        .weight = numbers + 10 * states + capacity,
-        .base = numbers + 10 * states + capacity + transitions,
-        .scale = numbers + 10 * states + capacity + transitions + rows,
+        .pace = numbers + 10 * states,
+        .data = numbers + 11 * states,
+        .weight = numbers + 11 * states + capacity,
+        .base = numbers + 11 * states + capacity + transitions,
+        .scale = numbers + 11 * states + capacity + transitions + rows,
         .indptr = indices,
         .root = indices + states + 1,
         .kept = indices + 2 * states + 1,
@@ -260,9 +266,9 @@ int64_t worst_totals(const graph *g, double gamma, const double *p, const double
         .budget = budget,
         .most = most,
     };
-    components(g, done, all, component, space);
+    find_parts(g, done, all, component, space);
     for (int64_t s = 0; s < states; s++) {
-        k.place[s] = -1;
+        k.place[s] = OUTSIDE;
         values[s] = 0.0;
     }
     for (int64_t i = 0, j; i < states; i = j) {
@@ -270,13 +276,13 @@ int64_t worst_totals(const graph *g, double gamma, const double *p, const double
             ;
         if (done[all[i]])
             continue;
-        order_part(&k, j - i, all + i, component);
+        order_part(&k, j - i, all + i);
         load_part(&k);
         k.slow = 0;
         if (!approach(&k, tolerance, 0.0))
             return -1;
         for (int64_t e = i; e < j; e++)
-            k.place[all[e]] = -1;
+            k.place[all[e]] = OUTSIDE;
     }
     return k.sweeps;
 }

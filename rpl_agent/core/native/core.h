@@ -559,7 +559,7 @@ typedef struct question {
 int64_t solve_known(const game *play, const graph *g, const question *asked, bool *done /*[g.count]*/,
                     double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,
                     const scratch *space,
-                    double *numbers SCRATCH /*[13 * g.count + 2 * g.state_ptr[g.count]
+                    double *numbers SCRATCH /*[14 * g.count + 2 * g.state_ptr[g.count]
                                                + 2 * g.row_ptr[g.state_ptr[g.count]] + asked.capacity]*/,
                     int32_t *indices SCRATCH /*[5 * g.count + 3 + g.state_ptr[g.count]
                                                 + g.row_ptr[g.state_ptr[g.count]] + asked.capacity]*/,
@@ -572,7 +572,7 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, boo
 int64_t worst_totals(const graph *g, double gamma, const double *p /*[g.row_ptr[g.state_ptr[g.count]]]*/,
                      const double *reward /*[g.state_ptr[g.count]]*/, double tolerance, int64_t budget,
                      double most, int64_t capacity, bool *done /*[g.count]*/, double *values /*[g.count]*/,
-                     double *numbers SCRATCH /*[10 * g.count + 2 * g.state_ptr[g.count]
+                     double *numbers SCRATCH /*[11 * g.count + 2 * g.state_ptr[g.count]
                                                 + g.row_ptr[g.state_ptr[g.count]] + capacity]*/,
                      int32_t *indices SCRATCH /*[5 * g.count + 3 + g.state_ptr[g.count]
                                                  + g.row_ptr[g.state_ptr[g.count]] + capacity]*/,

@@ -120,7 +120,7 @@ static bool both_bounds(known *k, double margin, double apart, bool mend, int64_
 }
 
 /* A start for costs, which from 0 would rise by one step per sweep: the cheapest row that leads to states before it, as
- * if it were tried again until it does. */
+ * if a play that gets anywhere else could come back for what the row costs. */
 static void start_costs(known *k, const double *guess)
 {
     for (int64_t i = 0; i < k->n; i++) {
@@ -133,7 +133,8 @@ static void start_costs(known *k, const double *guess)
                 if (k->place[j] < i) {
                     mass += k->p[t];
                     total += k->p[t] * k->value[j];
-                }
+                } else if (j != s)
+                    total += k->p[t] * k->play->reward[row];
             }
             if (mass > 1e-9)
                 best = smaller(best, total / mass);
@@ -228,7 +229,7 @@ static bool search_bounds(known *k, double least, double apart, double *width, b
 static bool solve_part(known *k, double width, const double *guess, int64_t *kept)
 {
     const double apart = exits_apart(k);
-    double tolerance = k->reach ? smaller(0.02 * width, COUNTED) : 0.02 * width;
+    double tolerance = k->reach ? smaller(0.02 * width, COUNTED) : 0.1 * width; /* four times that is `widest` at most */
     bool mend = false;
     if (!(apart < INFINITY))
         return false;
@@ -294,7 +295,7 @@ static bool solve_parts(known *k, const bool *done, double precision, const doub
     const int64_t states = g->count;
     int64_t *all = space, *component = space + states, *depth = component + states, *kept = depth + states;
     int64_t deepest = 0;
-    components(g, done, all, component, depth);
+    find_parts(g, done, all, component, depth);
     memset(depth, 0, states * sizeof *depth);
     for (int64_t i = 0, j; i < states; i = j) {
         for (j = i; j < states && component[all[j]] == component[all[i]]; j++)
@@ -303,7 +304,7 @@ static bool solve_parts(known *k, const bool *done, double precision, const doub
         deepest = found > deepest ? found : deepest;
     }
     for (int64_t s = 0; s < states; s++)
-        k->place[s] = -1;
+        k->place[s] = OUTSIDE;
     for (int64_t i = 0, j; i < states; i = j) {
         for (j = i; j < states && component[all[j]] == component[all[i]]; j++)
             ;
@@ -318,12 +319,12 @@ static bool solve_parts(known *k, const bool *done, double precision, const doub
             continue;
         }
         const double width = precision / (double)deepest;
-        order_part(k, j - i, all + i, component);
+        order_part(k, j - i, all + i);
         if (!(j - i <= FEW_STATES && solve_part(k, smaller(width, CLOSE), guess, kept)) && !solve_part(k, width, guess, kept))
             return false;
         for (int64_t e = i; e < j; e++) {
             k->value[all[e]] = k->low[all[e]]; /* what later parts are solved for */
-            k->place[all[e]] = -1;
+            k->place[all[e]] = OUTSIDE;
         }
     }
     return true;
@@ -354,10 +355,11 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, boo
         .rhs = numbers + 4 * states,
         .krylov = numbers + 5 * states,
         .shift = p + transitions,
-        .weight = p + transitions + states,
-        .base = p + 2 * transitions + states,
-        .scale = p + 2 * transitions + states + all,
-        .data = p + 2 * transitions + states + 2 * all,
+        .pace = p + transitions + states,
+        .weight = p + transitions + 2 * states,
+        .base = p + 2 * transitions + 2 * states,
+        .scale = p + 2 * transitions + 2 * states + all,
+        .data = p + 2 * transitions + 2 * states + 2 * all,
         .indptr = indices,
         .root = indices + states + 1,
         .kept = indices + 2 * states + 1,

@@ -6,6 +6,8 @@
 
 /* In place of a row where the play stops. */
 #define NO_ROW -1
+/* The place of states that are not in the part. */
+#define OUTSIDE -1
 
 /* One problem, with arrays of all states (S) and of the part that is being solved, by its places in `order` (n). */
 typedef struct known {
@@ -16,7 +18,7 @@ typedef struct known {
     bool reach, must_reach, stops;      /* the last: the agent may stop a play, for 0 */
     const double *p;                    /* (T) */
     double *low, *high, *value, *image; /* (S) */
-    int64_t *place, *rows;              /* (S), -1 outside of the part */
+    int64_t *place, *rows;              /* (S), OUTSIDE of the part */
     int64_t n, *order, *chosen;
     double *x, *steps, *rhs, *krylov;
     /* rows first[i]..first[i + 1] of each place: base + offset scale + sum of weight x[target_of] is a row's value, without
@@ -28,7 +30,7 @@ typedef struct known {
     double *data;
     int64_t left; /* places that sweeps look at: see skip_ways */
     int32_t *root, *kept;
-    double *shift;
+    double *shift, *pace; /* the latter: by how much a place changes, over what its row says */
     double change, most; /* the latter: of an agent who stops, a total that is too large to be of use */
     int64_t sweeps, budget, slow;
 } known;
@@ -37,8 +39,11 @@ typedef struct known {
  * rest is not for sweeps. Scratch: sets (3 S), usable (R). */
 bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q);
 
+/* `components`, with the states of each by their numbers, the largest first: memory is read in that order. */
+void find_parts(const graph *g, const bool *done, int64_t *all, int64_t *component, int64_t *space);
+
 /* Orders the component states[0..n] by the number of steps to those ends that are worth something. */
-void order_part(known *k, int64_t n, const int64_t *states, const int64_t *component);
+void order_part(known *k, int64_t n, const int64_t *states);
 
 /* Reads the rows of the part, with the values of its exits. */
 void load_part(known *k);

@@ -108,49 +108,62 @@ double front_of(const graph *g, const int64_t *order, int64_t *place)
     return g->count ? total / (double)g->count : 0.0;
 }
 
+/* What the search for components knows of a state, side by side because it is looked at together. */
+typedef struct visit {
+    int32_t index;     /* when it was seen; NOT_SEEN before, IN_ORDER once its component is known */
+    int32_t low;       /* the first one seen that it leads back to */
+    int64_t edge, end; /* the transition to follow next, and the one after the last */
+} visit;
+#define NOT_SEEN -1
+#define IN_ORDER INT32_MAX
+
 int64_t components(const graph *g, const bool *decided, int64_t *order, int64_t *component, int64_t *space)
 {
     const int64_t S = g->count;
-    int64_t *index = space, *low = space + S, *stack = space + 2 * S, *path = space + 3 * S, *edge = space + 4 * S;
-    int64_t emitted = 0, count = 0, clock = 0, top = 0;
+    visit *visits = (visit *)space;
+    int64_t *stack = space + 3 * S, *path = space + 4 * S;
+    int64_t emitted = 0, count = 0, top = 0;
+    int32_t clock = 0;
     for (int64_t s = 0; s < S; s++)
-        index[s] = component[s] = -1;
+        visits[s].index = NOT_SEEN;
     for (int64_t root = 0; root < S; root++) {
-        if (index[root] >= 0)
+        if (visits[root].index != NOT_SEEN)
             continue;
         int64_t depth = 0, entered = root;
         for (;;) {
             if (entered >= 0) { /* a state that is seen for the first time */
+                const int64_t edge = g->row_ptr[g->state_ptr[entered]], end = g->row_ptr[g->state_ptr[entered + 1]];
                 path[depth] = stack[top++] = entered;
-                edge[entered] = g->row_ptr[g->state_ptr[entered]];
-                index[entered] = low[entered] = clock++;
+                visits[entered] = (visit){clock, clock, edge, decided[entered] ? edge : end};
+                clock++;
                 entered = -1;
             }
-            int64_t s = path[depth], end = decided[s] ? 0 : g->row_ptr[g->state_ptr[s + 1]];
-            while (edge[s] < end && entered < 0) {
-                int64_t t = g->successor[edge[s]++];
-                if (index[t] < 0)
+            visit *here = visits + path[depth];
+            while (here->edge < here->end && entered < 0) {
+                const int32_t t = g->successor[here->edge++];
+                if (visits[t].index == NOT_SEEN)
                     entered = t;
-                else if (component[t] < 0 && index[t] < low[s])
-                    low[s] = index[t];
+                else if (visits[t].index < here->low)
+                    here->low = visits[t].index;
             }
             if (entered >= 0) {
                 depth++;
                 continue;
             }
-            if (low[s] == index[s]) {
+            if (here->low == here->index) {
                 int64_t t;
                 do {
                     t = stack[--top];
                     component[t] = count;
                     order[emitted++] = t;
-                } while (t != s);
+                    visits[t].index = IN_ORDER;
+                } while (t != path[depth]);
                 count++;
             }
             if (depth-- == 0)
                 break;
-            if (low[s] < low[path[depth]])
-                low[path[depth]] = low[s];
+            if (here->low < visits[path[depth]].low)
+                visits[path[depth]].low = here->low;
         }
     }
     return count;

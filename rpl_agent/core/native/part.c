@@ -1,40 +1,66 @@
 /* A part of a game against a known nature, as sweeps read it: its rows by places, and the chain of chosen ones. */
+#include <string.h>
+
 #include "known.h"
+
+/* The share of a row that may lead ahead, and how much of it is made up for: all of it would overshoot to the sides. */
+#define MOST_AHEAD 0.5
+#define MADE_UP 0.8
 
 /* ---------------------------------------------------------------------- rows */
 
-void order_part(known *k, int64_t n, const int64_t *states, const int64_t *component)
+void find_parts(const graph *g, const bool *done, int64_t *all, int64_t *component, int64_t *space)
+{
+    const int64_t count = components(g, done, all, component, space);
+    memset(space, 0, (count + 1) * sizeof *space);
+    for (int64_t s = 0; s < g->count; s++)
+        space[component[s] + 1]++;
+    for (int64_t c = 0; c < count; c++)
+        space[c + 1] += space[c];
+    for (int64_t s = g->count - 1; s >= 0; s--) /* plays mostly lead to larger numbers: they come first, as components do */
+        all[space[component[s]]++] = s;
+}
+
+/* In place of the place of a state that is still to get one. */
+#define WAITS -2
+
+/* Gives a state that waits the next place. */
+INLINE void put(known *k, int64_t s, int64_t *found)
+{
+    if (k->place[s] == WAITS) {
+        k->place[s] = *found;
+        k->order[(*found)++] = s;
+    }
+}
+
+/* Whether a state leads to an end, or to one that is worth something. */
+static bool ends(const known *k, int64_t s, bool worth)
+{
+    for (int64_t t = k->g->row_ptr[k->g->state_ptr[s]]; t < k->g->row_ptr[k->g->state_ptr[s + 1]]; t++) {
+        const int32_t j = k->g->successor[t];
+        if (k->place[j] == OUTSIDE && k->p[t] > 0.0 && (!worth || k->low[j] != 0.0))
+            return true;
+    }
+    return false;
+}
+
+void order_part(known *k, int64_t n, const int64_t *states)
 {
     const graph *g = k->g;
     int64_t found = 0;
     k->n = n;
-    for (int turn = 0; turn < 2; turn++) { /* where no end is worth anything, by all of them */
-        for (int64_t i = 0; i < n && found == 0; i++)
-            k->place[states[i]] = -1;
-        for (int64_t i = 0; i < n && (turn == 0 || found < n); i++) {
-            int64_t s = states[i];
-            for (int64_t t = g->row_ptr[g->state_ptr[s]]; t < g->row_ptr[g->state_ptr[s + 1]] && k->place[s] < 0; t++) {
-                int32_t j = g->successor[t];
-                if (component[j] != component[s] && k->p[t] > 0.0 && (turn || !k->reach || k->low[j] != 0.0)) {
-                    k->place[s] = found;
-                    k->order[found++] = s;
-                }
-            }
-        }
+    for (int64_t i = 0; i < n; i++)
+        k->place[states[i]] = WAITS;
+    for (int turn = 0; turn < 2 && found < n; turn++) { /* where no end is worth anything, by all of them */
+        for (int64_t i = 0; i < n; i++)
+            if (ends(k, states[i], turn == 0 && k->reach))
+                put(k, states[i], &found);
         for (int64_t head = 0; head < found; head++)
-            for (int64_t e = g->first[k->order[head]]; e < g->first[k->order[head] + 1]; e++) {
-                int32_t s = g->sources[e];
-                if (component[s] == component[states[0]] && k->place[s] < 0) {
-                    k->place[s] = found;
-                    k->order[found++] = s;
-                }
-            }
+            for (int64_t e = g->first[k->order[head]]; e < g->first[k->order[head] + 1]; e++)
+                put(k, g->sources[e], &found);
     }
     for (int64_t i = 0; i < n; i++)
-        if (k->place[states[i]] < 0) {
-            k->place[states[i]] = found;
-            k->order[found++] = states[i];
-        }
+        put(k, states[i], &found);
 }
 
 /* Adds a row, played with a weight, to the entries from *used on, to what leaves its state and to what it pays. */
@@ -127,6 +153,16 @@ static void find_roots(known *k)
     }
 }
 
+/* How much faster than its row says a place changes if the places ahead of it change as it does. Where most of the row
+ * leads ahead they do not: it would overshoot. */
+static double pace_of(const known *k, int64_t i)
+{
+    double ahead = 0.0;
+    for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
+        ahead += k->indices[e] > i ? k->data[e] : 0.0;
+    return ahead < MOST_AHEAD ? 1.0 / (1.0 - MADE_UP * ahead) : 1.0;
+}
+
 /* Lets the rows of roots lead to roots, and lists these in `kept`: sweeps leave out the places in between. */
 static void skip_ways(known *k)
 {
@@ -148,11 +184,12 @@ static void skip_ways(known *k)
                 k->data[e] = 0.0;
             }
         }
-        if (leaving == 1.0)
-            continue;
-        k->rhs[i] /= leaving;
-        for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
-            k->data[e] /= leaving;
+        if (leaving != 1.0) {
+            k->rhs[i] /= leaving;
+            for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
+                k->data[e] /= leaving;
+        }
+        k->pace[i] = pace_of(k, i);
     }
 }
 
