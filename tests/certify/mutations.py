@@ -114,21 +114,35 @@ def mutations(proof: dict[str, Any], draw: random.Random, most: int | None) -> I
 
 @contextmanager
 def particles_once() -> Iterator[None]:
-    """Meanwhile, the checker works out the likelihood of the same data and particles once.
+    """Meanwhile, the checker works out the likelihood of the same data and particles once, and the same bets.
 
     That is most of a check, and nearly all files that a test makes of one proof share it.
     """
     plain, known = checker.Likelihood._of_particles, dict[str, tuple[int, int, list[int]]]()
+    placed, won = checker.Bets.cuts, dict[str, list[checker.Cut]]()
+
+    def said(line: checker.Coordinates, data: checker.Data) -> tuple[Any, ...]:
+        told = {name: value for name, value in vars(line).items() if name != "table"}  # follows from x and terms
+        return told, data.successes, data.trials, data.marks
 
     def remembered(self: checker.Likelihood, data: checker.Data, parts: list[Any]) -> int:
-        line = {name: value for name, value in vars(self.line).items() if name != "table"}  # follows from x and terms
-        key = repr((line, data.successes, data.trials, data.marks, parts))
+        key = repr((*said(self.line, data), parts))
         if key not in known:
             known[key] = plain(self, data, parts), self.whole, self.K
         bound, self.whole, self.K = known[key]
         return bound
 
-    with mock.patch.object(checker.Likelihood, "_of_particles", remembered):
+    def settled(self: checker.Bets, data: checker.Data) -> list[checker.Cut]:
+        model = {name: value for name, value in vars(self.model).items() if name != "coordinates"}  # the line, if any
+        key = repr((*said(self.line, data), model, vars(self.objective), self.level))
+        if key not in won:
+            won[key] = placed(self, data)
+        return [([*a], b) for a, b in won[key]]
+
+    with (
+        mock.patch.object(checker.Likelihood, "_of_particles", remembered),
+        mock.patch.object(checker.Bets, "cuts", settled),
+    ):
         yield
 
 

@@ -69,7 +69,8 @@ def test_what_is_not_covered_is_refused_by_name(confidence):
     ("shape", "confidence"), [("plain", "anytime"), ("random start", "likelihood"), ("paid on arrival", "anytime")]
 )
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_objectives_are_proved(name, shape, confidence, sized):
+def test_objectives_are_proved(name, shape, confidence, sized, monkeypatch):
+    monkeypatch.setattr(pieces, "PIECES", sized(4, pieces.PIECES))
     start = {"s0": "1/4", "s1": "3/4"} if shape == "random start" else "s0"
     pmdp, objective = model(start, arrivals=shape == "paid on arrival"), OBJECTIVES[name]
     counts = sampled(pmdp, 4000)
@@ -354,8 +355,9 @@ def test_the_number_on_the_certificate_is_what_is_proved(tmp_path):
 
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_the_regret_is_proved_and_no_smaller_one(name, given):
+def test_the_regret_is_proved_and_no_smaller_one(name, given, sized, monkeypatch):
     """By functions of one region; of the policy found, and of a given one, whose bounds say nothing about the best."""
+    monkeypatch.setattr(pieces, "PIECES", sized(4, pieces.PIECES))
     pmdp = model()
     counts = sampled(pmdp, 2000)
     policy = Policy.deterministic(pmdp.state_ptr[:-1]) if given else None

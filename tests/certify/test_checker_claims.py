@@ -284,13 +284,14 @@ def test_limits_are_proved_and_verified(limited, tmp_path):
     assert checked["lower"] < 13.706 < checked["upper"] < 14.3 and checked["lower"] > 13.0  # the optimum within them
     assert found.proved and found.keeps_limits and found.regret == checked["regret"] >= found.upper - found.lower
     write_proof(proof_path(tmp_path / "c.json"), proof)
-    verdict = with_proof(verify(found, pmdp, counts), found, pmdp, counts, proof_path(tmp_path / "c.json"))
+    recomputed = verify(found, pmdp, counts)
+    verdict = with_proof(recomputed, found, pmdp, counts, proof_path(tmp_path / "c.json"))
     assert verdict.problems == [] and verdict.proved is not None and "no policy that keeps the limits" in verdict.proved
     assert any(line.startswith("limit 0: ") and "0.05" in line for line in verdict.question)
     (claim,) = found.limits
     for lie in (replace(claim, upper=claim.upper - 1e-9), replace(claim, price=0.0), replace(claim, kept=None)):
         problems = with_proof(
-            verify(found, pmdp, counts), replace(found, limits=(lie,)), pmdp, counts, proof_path(tmp_path / "c.json")
+            recomputed, replace(found, limits=(lie,)), pmdp, counts, proof_path(tmp_path / "c.json")
         ).problems
         assert bool(problems) is (lie.upper != claim.upper)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import math
 import random
 from collections.abc import Callable
@@ -490,10 +491,16 @@ def test_signed_rewards_have_no_error():
     assert passes(lambda: checker.check(proof | {"reward_error": 1e-300}), "the error of rewards") is False
 
 
-def test_policies_play_rows_of_their_state():
+@pytest.fixture(scope="module")
+def reaching() -> str:
+    """A proof about the small model, as it stands in a file."""
     pmdp = model()
     counts = sampled(pmdp, 400)
-    proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["Pmax"]))
+    return json.dumps(prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["Pmax"])))
+
+
+def test_policies_play_rows_of_their_state(reaching):
+    proof = json.loads(reaching)
     one = checker.Model(proof["model"])
     for weights, good in (
         ([1, 0, 1, 1, 1], True), ([0.5, 0.5, 1, 1, 1], True), ([0, 0, 1, 1, 1], False), ([1, -0.5, 1, 1, 1], False),
@@ -546,11 +553,9 @@ def filled(order: tuple[int, ...], low: list[Fraction], high: list[Fraction]) ->
     return point
 
 
-def test_quadratics_are_bounded_on_the_ball():
+def test_quadratics_are_bounded_on_the_ball(reaching):
     """`_quadratic` is at least a + l·y + y'My on points of the unit ball, and not far above the largest of them."""
-    pmdp = model()
-    counts = sampled(pmdp, 400)
-    proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["Pmax"]))
+    proof = json.loads(reaching)
     one = checker.Model(proof["model"])
     objective, data = checker.Objective(one, proof["objective"]), checker.Data(one, proof["data"])
     region = checker.Known(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])
@@ -566,11 +571,9 @@ def test_quadratics_are_bounded_on_the_ball():
         assert max(at) <= float(found) + 1e-12 and float(found) <= max(at) + 2.0
 
 
-def test_bounds_at_the_start_are_those_of_the_worst_point_of_the_ball():
+def test_bounds_at_the_start_are_those_of_the_worst_point_of_the_ball(reaching):
     """v + |g| above and v − |g| below, for functions v + g·y."""
-    pmdp = model()
-    counts = sampled(pmdp, 400)
-    proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["Pmax"]))
+    proof = json.loads(reaching)
     one = checker.Model(proof["model"])
     objective, data = checker.Objective(one, proof["objective"]), checker.Data(one, proof["data"])
     region = checker.Known(objective, data, Fraction(proof["delta"]), proof["confidence"], proof["regions"][0])

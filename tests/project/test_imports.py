@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.project.test_shape import parsed
+from tests.project import test_shape
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("rpl_agent", "rpl_envs", "benchmarks", "tests")
@@ -24,7 +24,7 @@ FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.p
 @cache
 def read(path: Path) -> tuple[set[tuple[str, str | None]], set[tuple[str, str]]]:
     """(`imported`, `asked_of_modules`) of a file, which is parsed once for both."""
-    nodes = list(ast.walk(parsed(path)))
+    nodes = test_shape.nodes(path)
     return imported(nodes), asked_of_modules(nodes)
 
 
