@@ -24,6 +24,8 @@ from rpl_agent.guarantee.verify import verify
 from rpl_envs import benchmark
 from tests.small_worlds import make_worlds_small
 
+pytestmark = pytest.mark.short_runs
+
 WORLD = {"n": 4}
 
 

@@ -16,6 +16,8 @@ from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.proof import prove
 from tests.reference.block_models import DISCOUNTED, block_model
 
+pytestmark = pytest.mark.usefixtures("shared_particles")
+
 #: x = (1/4, 1/2) + (y1/2 + y2/4, 2 y2)
 BALL = SimpleNamespace(
     center=[Fraction(1, 4), Fraction(1, 2)],

@@ -15,6 +15,8 @@ from rpl_agent.guarantee.proof import prove
 from tests.certify.proved import OBJECTIVES, model, sampled
 from tests.small_worlds import SIZES
 
+pytestmark = pytest.mark.usefixtures("shared_particles")
+
 
 @pytest.fixture(scope="module")
 def engagement():

@@ -14,6 +14,8 @@ from rpl_agent.agent import RPLAgent
 from rpl_agent.cli import main
 from tests.attach_worlds import Machine, machine_model
 
+pytestmark = pytest.mark.short_runs
+
 #: A world whose log is written here: two tries to reach the goal.
 MODEL = """
 mdp

@@ -6,6 +6,8 @@ import pytest
 
 from tests.claims import coverage
 
+pytestmark = pytest.mark.short_runs
+
 
 @pytest.mark.parametrize("runs", [1, pytest.param(1000, marks=pytest.mark.nightly)])
 def test_no_more_runs_miss_than_delta_allows(runs):

@@ -26,6 +26,8 @@ from rpl_agent.guarantee.likelihood.region import likelihood_region
 from rpl_agent.guarantee.proof.content import data_content
 from tests.reference.proofs import checked_model
 
+pytestmark = pytest.mark.short_runs
+
 ALPHA, STEPS = 0.1, 6
 
 

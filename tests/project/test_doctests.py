@@ -10,6 +10,8 @@ import pytest
 import rpl_agent
 from rpl_agent.agent import loop
 
+pytestmark = pytest.mark.short_runs
+
 NAMES = {name: getattr(rpl_agent, name) for name in rpl_agent.__all__}
 
 
