@@ -102,9 +102,10 @@ class OpenExperience:
         actions = self.data.actions
         if state >= self.upper.values.shape[1]:
             return list(range(actions))
-        bounds = self.upper.rows[layer, state * actions : (state + 1) * actions]
+        bounds = self.upper.rows[layer, state * actions : (state + 1) * actions].tolist()  # few: lists are faster
         low, high = self.assumptions.overall
-        return np.flatnonzero(bounds >= bounds.max() - TIE * (high - low)).tolist()
+        least = max(bounds) - TIE * (high - low)
+        return [action for action, bound in enumerate(bounds) if bound >= least]
 
     def frequency(self, step: Outcome) -> float:
         """The share of a row's visits that had this outcome."""
@@ -184,6 +185,7 @@ class OpenSource(EnvSource):
         self._prepare(world.env, OpenReader(world, experience), rng, int(seed % 2**31), opening)
         self._numbers = _EveryRow(world.actions)
         self._world, self._seen, self._discount = world, experience, world.assumptions.discount
+        self._has_chance = not world.assumptions.deterministic
         self._judged: list[tuple[PlayedPolicy, OpenEpisode] | None] = [None] * len(self._lanes)
         self._playing: OpenPolicy | None = None  # by the only lane
         self._rules: dict[int, Choices] = {}  # of that policy, by layer
@@ -333,7 +335,7 @@ class OpenSource(EnvSource):
     @property
     def _is_watched(self) -> bool:
         """Whether episodes are compared; without chance their agreement says nothing."""
-        return self._seen.repetitions.compares_episodes and not self._world.assumptions.deterministic
+        return self._has_chance and self._seen.repetitions.compares_episodes
 
     def _went_on(
         self, first: int, length: int, state: int, size: float, path: list[Outcome], done: SampledBatch

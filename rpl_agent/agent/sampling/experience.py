@@ -182,14 +182,21 @@ class SampledBatch:
 
     def end(self, number: int, total: float, length: int, value: float, undecided: bool) -> None:
         """The episode that was the ``number``-th to start is over, by itself or by a limit."""
+        self.episodes += 1
+        self.cut += undecided
+        if not self._numbers or number > self._numbers[-1]:  # always, where there is one environment
+            self._numbers.append(number)
+            self.returns.append(total)
+            self.lengths.append(length)
+            self.values.append(value)
+            self.undecided.append(undecided)
+            return
         place = bisect(self._numbers, number)
         self._numbers.insert(place, number)
-        self.episodes += 1
         self.returns.insert(place, total)
         self.lengths.insert(place, length)
         self.values.insert(place, value)
         self.undecided.insert(place, undecided)
-        self.cut += undecided
 
 
 @dataclass(frozen=True)
