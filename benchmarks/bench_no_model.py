@@ -9,10 +9,12 @@ greedy policy which Q-learning found in the other half. ``cpu`` is the agent's p
 environment alone for as many steps, measured during the run: the pace of a machine that others use changes.
 
 --full adds 10^5 episodes, --first takes another seed. ``missed``: whether a bound excludes the truth, which may happen
-to a tenth of the runs. --only takes the name of a world, ``memory`` or ``graph``. ``memory``: the largest memory of a
-run with 10^5 rows, in a process of its own (10^6 steps; 10^7 with --full). ``graph``: what the same bets and plays give
-where it is known which states follow which, every row with probabilities of its own (10^4 episodes; Taxi, whose start
-alone is unknown then, 10^5 with --full). ``aim`` and ``aim_loss`` are the prototype's gap and V* − ``lower``.
+to a tenth of the runs. --only takes the name of a world, ``memory``, ``graph`` or ``facts``. ``memory``: the largest
+memory of a run with 10^5 rows, in a process of its own (10^6 steps; 10^7 with --full). ``graph``: what the same bets
+and plays give where it is known which states follow which, every row with probabilities of its own (10^4 episodes;
+Taxi, whose start alone is unknown then, 10^5 with --full). ``aim`` and ``aim_loss`` are the prototype's gap and V* −
+``lower``. ``facts``: CliffWalking after 10^3 episodes with nothing, and with one fact each; ``aim`` is 3 times the gap
+that the prototype had with the graph.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import multiprocessing
 import re
 import time
 from bisect import bisect
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ import gymnasium as gym
 import numpy as np
 
 from rpl_agent import BaseCallback, Objective, ParametricMDP, RPLAgent, build_noise
+from rpl_agent.core.model import paying
 from rpl_agent.core.model.building.noise import chances_of
 from rpl_agent.guarantee.stakes import lower_mean
 
@@ -158,6 +162,8 @@ def rows(smoke: bool = False, full: bool = False, only: str | None = None, first
     if only == "graph":
         episodes = {name: 60 if smoke else 100_000 if full and name == "Taxi" else 10_000 for name in GRAPH}
         found += [graph_known(name, budget, first) for name, budget in episodes.items()]
+    if only == "facts":
+        found += [with_fact(fact, 60 if smoke else 1_000, first) for fact in FACTS]
     if only in (None, "memory"):
         size, steps = (100, 2_000) if smoke else (25_000, 10_000_000 if full else 1_000_000)
         with multiprocessing.get_context("spawn").Pool(1) as alone:  # what others left behind does not count
@@ -308,6 +314,69 @@ def graph_known(name: str, budget: int, seed: int) -> dict[str, Any]:
         "loss": best - found.lower,
         "aim_loss": loss,
         "by_plays": found.plays is not None,
+        "missed": not found.lower <= best <= found.upper,
+        "cpu": time.process_time() - begun,
+    }
+
+
+def _from_afar(state: int) -> tuple[float, float]:
+    """Returns from a cell of CliffWalking: at best every step pays −1 and leads towards the goal, at worst all fall."""
+    steps = abs(state // 12 - 3) + abs(state % 12 - 11)
+    return -2000.0, -(1.0 - 0.95 ** max(steps, 1)) / (1.0 - 0.95)
+
+
+def _neighbours() -> Callable[[int, int], list[int | None]]:
+    rows = worlds()["CliffWalking"].rows
+    return lambda state, action: [None if over else after for _, after, _, over in rows[state][action]]
+
+
+def _turning(key: Callable[[int, int], Any]) -> dict[str, Any]:
+    """A step of CliffWalking goes as it should or turns to either side; pairs with the same key as often."""
+    rows, goal = worlds()["CliffWalking"].rows, 47
+    actions, turns = range(len(rows[0])), range(3)
+
+    def effect(state: int, action: int, turn: int | None) -> Any:
+        if turn is None:
+            return state
+        _, after, reward, _ = rows[state][action][turn]
+        return after if reward == -1 else paying(after, reward=reward + 1.0)
+
+    model = build_noise(
+        36,
+        lambda s: actions[:1] if s == goal else actions,
+        noise={key(s, a): turns for s in range(len(rows)) if s < 37 for a in actions},
+        key=lambda s, a: None if s == goal else key(s, a),
+        effect=effect,
+        labels={"over": lambda s: s == goal},
+        rewards={"reward": lambda s, a: -float(s != goal)},
+    )
+    return {"pmdp": model, "objective": Objective.discounted("reward", 0.95, target="over")}
+
+
+#: What is stated of CliffWalking, as arguments of the agent.
+FACTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "nothing": lambda: {"returns": (-2000, 0), "discount": 0.95},
+    "returns of each state": lambda: {"returns": _from_afar, "discount": 0.95},
+    "successors": lambda: {"rewards": (-100, -1), "successors": _neighbours(), "discount": 0.95},
+    "noise, a key per pair": lambda: _turning(lambda s, a: (s, a)),
+    "noise, the same everywhere": lambda: _turning(lambda s, a: "turn"),
+}
+
+
+def with_fact(fact: str, budget: int, seed: int) -> dict[str, Any]:
+    """A run of CliffWalking of which one fact is stated."""
+    world, begun = worlds()["CliffWalking"], time.process_time()
+    agent = RPLAgent(TableEnv(world), delta=DELTA, seed=seed, **FACTS[fact]())
+    agent.learn(budget=budget, log_interval=budget)
+    found, best = agent.certificate, value(world, None)
+    return {
+        "fact": fact,
+        "episodes": budget,
+        "V*": best,
+        "lower": found.lower,
+        "upper": found.upper,
+        "gap": found.gap,
+        "aim": 3 * 2.65,
         "missed": not found.lower <= best <= found.upper,
         "cpu": time.process_time() - begun,
     }
