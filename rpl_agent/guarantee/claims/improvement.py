@@ -9,9 +9,11 @@ An unknown baseline ("log") is the policy that made the log: the mean of the log
 model, by a confidence sequence that gets a share of δ. That needs complete episodes of one policy. Or its action
 frequencies are unknowns as well ("frequencies", see `frequencies`): that needs choices that depend on the state alone.
 
-There are no bets on the value: they would have to be placed along the gradient of the improvement before the data
-that choose the policy. `guarantee.proof` proves an improvement over a given baseline, for the checker, over the whole
-region or, where data are few, over pieces of it or by products of its cuts.
+There are no bets on the improvement. Payoffs along its gradient at the estimate of each mark would be valid, but few
+data make that gradient turn from mark to mark, and over several blocks the functions that prove an improvement lose far
+more than the set does: even a slab along the true gradient hardly helps them. `guarantee.proof` proves an improvement
+over a given baseline, for the checker, over the whole region or, where data are few, over pieces of it or by products
+of its cuts.
 """
 
 from __future__ import annotations
