@@ -4,7 +4,7 @@
  * of the values). */
 #include <assert.h>
 
-#include "rows.h"
+#include "sweeps.h"
 
 /* ---------------------------------------------------------------------- means and linear systems */
 
@@ -86,17 +86,20 @@ int64_t relax_chain(int64_t n, const int32_t *indptr, const int32_t *indices, co
 {
     for (int64_t k = 0; k < sweeps; k++) {
         double change = 0.0;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t s = k % 2 == 0 ? i : n - 1 - i;
-            int64_t last = indptr[s + 1] - 1; /* where `assemble` writes the diagonal */
-            double right = rhs[s], diagonal = data[last];
-            for (int64_t e = indptr[s]; e < last; e++)
+        for (int64_t s = 0; s < n; s++) {
+            const int64_t last = indptr[s + 1] - 1; /* where `assemble` writes the diagonal */
+            double right = rhs[s], ahead = 0.0;
+            for (int64_t e = indptr[s]; e < last; e++) {
                 right -= data[e] * x[indices[e]];
-            if (!(diagonal > 0.0))
+                ahead -= indices[e] > s ? data[e] : 0.0;
+            }
+            if (!(data[last] > 0.0))
                 continue;
-            double new = right / diagonal;
-            change = larger(change, fabs(new - x[s]));
-            x[s] = new;
+            double step = right / data[last] - x[s];
+            if (k % 2 == 0)
+                step *= pace_of(ahead / data[last]);
+            change = larger(change, fabs(step));
+            x[s] += step;
         }
         if (change <= tolerance)
             return k + 1;

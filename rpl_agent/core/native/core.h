@@ -280,7 +280,7 @@ void chain_residual(int64_t n, const int32_t *indptr /*[n + 1]*/, const int32_t 
                     const double *data /*[indptr[n]]*/, const double *rhs /*[n]*/, const double *x /*[n]*/,
                     double *out /*[n]*/);
 
-/* Gauss-Seidel on an assembled chain, both directions in turn, until x changes by at most `tolerance`; sweeps used.
+/* Gauss-Seidel on an assembled chain, states that plays end at first, until x changes by at most `tolerance`; sweeps used.
  * States that the chain never leaves keep their values. */
 int64_t relax_chain(int64_t n, const int32_t *indptr /*[n + 1]*/, const int32_t *indices /*[indptr[n]]*/,
                     const double *data /*[indptr[n]]*/, const double *rhs /*[n]*/, double *x /*[n]*/, int64_t sweeps,

@@ -3,10 +3,6 @@
 
 #include "known.h"
 
-/* The share of a row that may lead ahead, and how much of it is made up for: all of it would overshoot to the sides. */
-#define MOST_AHEAD 0.5
-#define MADE_UP 0.8
-
 /* ---------------------------------------------------------------------- rows */
 
 void find_parts(const graph *g, const bool *done, int64_t *all, int64_t *component, int64_t *space)
@@ -153,14 +149,13 @@ static void find_roots(known *k)
     }
 }
 
-/* How much faster than its row says a place changes if the places ahead of it change as it does. Where most of the row
- * leads ahead they do not: it would overshoot. */
-static double pace_of(const known *k, int64_t i)
+/* The share of a place's row that leads ahead. */
+static double ahead_of(const known *k, int64_t i)
 {
     double ahead = 0.0;
     for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
         ahead += k->indices[e] > i ? k->data[e] : 0.0;
-    return ahead < MOST_AHEAD ? 1.0 / (1.0 - MADE_UP * ahead) : 1.0;
+    return ahead;
 }
 
 /* Lets the rows of roots lead to roots, and lists these in `kept`: sweeps leave out the places in between. */
@@ -189,7 +184,7 @@ static void skip_ways(known *k)
             for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
                 k->data[e] /= leaving;
         }
-        k->pace[i] = pace_of(k, i);
+        k->pace[i] = pace_of(ahead_of(k, i));
     }
 }
 

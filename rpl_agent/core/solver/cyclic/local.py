@@ -45,7 +45,7 @@ class AssembledChain:
     def accelerate(self, x: np.ndarray, tolerance: float) -> int:
         """BiCGSTAB from x (n, or more), where plays are long and sweeps slow; the number of sweeps that cost as much.
 
-        A sweep in each direction is the preconditioner. x changes only if what is missing becomes less.
+        Two sweeps are the preconditioner. x changes only if what is missing becomes less.
         """
         n = len(self.rhs)
         matrix = scipy.sparse.csr_array((self.data, self.indices, self.indptr), shape=(n, n))

@@ -79,10 +79,9 @@ class _Values:
         return self.slow >= LITTLE_PATIENCE and is_narrow(self.local)
 
     @cached_property
-    def orders(self) -> tuple[np.ndarray, np.ndarray]:
-        """(n,) the states, forward and backward."""
-        forward = np.arange(self.local.n)
-        return forward, forward[::-1].copy()
+    def order(self) -> np.ndarray:
+        """(n,) the states, those nearest to the exits first: one sweep carries values all the way back."""
+        return np.arange(self.local.n)
 
     def approach(self, tolerance: float) -> bool:
         """Sweep until values change by at most ``tolerance``; False if that is too slow."""
@@ -102,7 +101,7 @@ class _Values:
             self.p = np.zeros(0)  # one such array at a time
             _, self.p = local.greedy(self.values)
             nature = local.fix_nature(self.p)
-        self.change, self.rows = nature.value_sweep(self.values, self.orders[self.sweeps % 2])
+        self.change, self.rows = nature.value_sweep(self.values, self.order)
         self.sweeps += 1
 
     def _strategy_sweeps(self, tolerance: float) -> None:
