@@ -52,12 +52,15 @@ class Reward:
     row_error: np.ndarray | None = None  # (R,)
 
     @cached_property
-    def is_exact(self) -> bool:
-        """Whether what rows pay in all is exact: numbers are finite and exact, and nothing is added."""
-        if self.state_error is not None or self.row_error is not None:
-            return False
+    def is_single(self) -> bool:
+        """Whether numbers are finite, and nothing is added: only states pay, or only rows."""
         finite = np.isfinite(self.state).all() and np.isfinite(self.row).all()
         return bool(finite and not (self.state.any() and self.row.any()))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether what rows pay in all is exact."""
+        return self.state_error is None and self.row_error is None and self.is_single
 
     def taken(self, states: np.ndarray, rows: np.ndarray) -> Reward:
         """The rewards of some states and rows, in that order."""
@@ -172,17 +175,15 @@ class ParametricMDP:
         reward = self.rewards[name]
         if reward.is_exact:
             return None
-        moved = np.diff(self.state_ptr)
-        finite = np.isfinite(reward.state).all() and np.isfinite(reward.row).all()
-        if finite and not (reward.state.any() and reward.row.any()):
-            error = np.zeros(self.num_rows)  # nothing is added
+        if reward.is_single:
+            error = np.zeros(self.num_rows)
         else:
-            of_state, total = np.repeat(reward.state, moved), self.row_reward(name)
+            of_state, total = reward.state[self.row_state], self.row_reward(name)
             with np.errstate(invalid="ignore"):
                 rest = total - of_state  # Knuth's exact error of a sum
                 error = np.abs((of_state - (total - rest)) + (reward.row - rest))
         if reward.state_error is not None:
-            error = error + np.repeat(reward.state_error, moved)
+            error = error + reward.state_error[self.row_state]
         if reward.row_error is not None:
             error = error + reward.row_error
         return error * (1.0 + 8.0 * UNIT_ROUNDOFF)

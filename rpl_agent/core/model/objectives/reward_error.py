@@ -25,9 +25,8 @@ class RewardError:
         """From rewards (n,) and bounds (n,) on their errors."""
         if error is None or not error.any():
             return EXACT
-        at = np.flatnonzero(error)
         with np.errstate(divide="ignore"):
-            share = float((error[at] / np.abs(reward[at])).max())
+            share = float(np.divide(error, np.abs(reward), out=np.zeros(len(error)), where=error != 0.0).max())
         return cls(
             math.nextafter(share, math.inf), math.nextafter(float(error.max()), math.inf), bool((reward < 0.0).any())
         )
