@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks import improvement_worlds as worlds
-from rpl_agent import improve
+from rpl_agent import Config, certify, improve
+from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.claims.improvement import COMMON
 from rpl_agent.guarantee.proof import prove
@@ -191,3 +192,36 @@ def test_cuts_without_a_likelihood(proved):
     other["model"]["expressions"] = [[[1, []]]] * len(set(other["model"]["expression"]))
     with pytest.raises(checker.Refused):
         checker.check(other)
+
+
+@pytest.fixture(scope="module")
+def certified():
+    """(certificate, its proof) from few plays, with slabs of bets among the cuts."""
+    pmdp, theta = small_river()
+    counts = uniform_counts(pmdp, GAIN, theta, 100, 10, 4)
+    found = certify(pmdp, counts, GAIN, Config(delta=0.1))
+    return found, json.loads(json.dumps(prove(pmdp, counts, found)))
+
+
+def test_a_certificate_is_proved_by_products_with_slabs(certified):
+    """Both sides; rows over a ball and cuts gave [6.386, 10.710]."""
+    found, proof = certified
+    shown = checker.check(proof)
+    assert (shown["lower"], shown["upper"]) == (found.lower, found.upper)
+    assert 6.41 < found.lower and found.upper < 10.56
+    names = proof["regions"][proof["upper"]["region"]]["likelihood"]["cuts"]
+    for side in ("lower", "upper"):
+        slabs = {k for k, name in enumerate(names) if isinstance(name, int)}
+        rows = proof[side]["rows"]
+        assert any(slabs & set(cuts) for _, products in rows.values() for _, *cuts in products)
+        forged = copy.deepcopy(proof)
+        for _, products in forged[side]["rows"].values():
+            products[:] = [product for product in products if not slabs & set(product[1:])]
+        with pytest.raises(checker.Refused, match="misses its inequality"):
+            checker.check(forged)
+
+
+def test_files_have_few_products(certified):
+    """A row needs no more of them than monomials: 1, y and those of its block with all."""
+    for side in ("lower", "upper"):
+        assert max(len(products) for _, products in certified[1][side]["rows"].values()) <= 4 * 9

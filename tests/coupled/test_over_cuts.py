@@ -16,6 +16,7 @@ from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.coupled.gradients import cuts, over_cuts
 from rpl_agent.core.coupled.gradients.highest import Quadratics
 from rpl_agent.core.coupled.gradients.inequalities import Inequalities
+from rpl_agent.core.coupled.products import searches
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.frame import frame_of
@@ -181,7 +182,7 @@ def test_where_they_are_looked_for(endless, monkeypatch):
 def test_only_the_last_certificate_of_a_run_looks_for_them(monkeypatch):
     """At log points they would take seconds each."""
     asked, world = [], block_worlds.bridges()
-    monkeypatch.setattr(bounds, "over_cuts", lambda problem, expansion, side, *rest: asked.append(side))
+    monkeypatch.setattr(searches, "over_cuts", lambda problem, expansion, side, *rest: asked.append(side))
     env = rpl_envs.make_own(world.pmdp, world.objective, world.theta, max_episode_steps=world.steps)
     agent = RPLAgent(seed=3).learn(env, 60)
     assert 1 <= len(asked) == len(set(asked)) and agent.certificate.samples == agent.session.samples

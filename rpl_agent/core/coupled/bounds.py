@@ -16,8 +16,8 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side, excess, row_excess
 from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of
-from rpl_agent.core.coupled.gradients.over_cuts import can_search, over_cuts
 from rpl_agent.core.coupled.pieces import GAINED, SPLIT, affordable_pieces, worst_of_boxes
+from rpl_agent.core.coupled.products.searches import Searches
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.native import core
 from rpl_agent.core.native.memory import give_back_memory
@@ -264,7 +264,8 @@ def coupled_bounds(
     start_state, own = problem.pmdp.initial_state, Side.own(objective.sense)
     every = [policy is None and side is not own for side in Side]
     sides = [PieceSide.of(expansion, region, start_state, *pair) for pair in zip(Side, every)]
-    for asked in sides:
+    searches = Searches(proof, expansion)
+    for asked in sorted(sides, key=lambda asked: asked.every_policy):
         side, every_policy, best = asked.side, asked.every_policy, asked.first_order
         limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
         # Evaluate a given policy as sharply as one that was found here, whatever is known already.
@@ -275,7 +276,8 @@ def coupled_bounds(
         found[side] = _noted(proved, proof, expansion, side, every_policy)
         found[side] = _tighter(side, found[side], _in_box(proof, expansion, side, every_policy))
         if not quick and side.value * (_tighter(side, found[side], limit) - best) > CUT * gap:
-            found[side] = _tighter(side, found[side], _over_cuts(proof, expansion, side, every_policy))
+            so_far = _tighter(side, found[side], limit)
+            found[side] = _tighter(side, found[side], searches.bound(side, every_policy, so_far))
     count = affordable_pieces(pieces, problem.pmdp.num_transitions, objective.horizon)
     if count > 1:
         whole = max(known[0], found[Side.LOWER]), min(known[1], found[Side.UPPER])
@@ -366,16 +368,6 @@ def _in_box(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side:
     found = expansion_of(proof.problem, frame, None if every_policy else policy, policy)
     bound = None if found is None else proved_bound(proof, found, side, every_policy)
     return side.value * np.inf if bound is None else bound.at(proof.region, proof.problem.pmdp.initial_state)
-
-
-def _over_cuts(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side: Side, every_policy: bool) -> float:
-    """The bound of functions whose rows hold over cuts, infinite if none was found (`gradients.over_cuts`)."""
-    if proof.cuts is None or not can_search(proof.problem, expansion):
-        return side.value * np.inf
-    bound = over_cuts(proof.problem, expansion, side, every_policy, *proof.cuts)
-    if bound is None or proof.issues(bound):
-        return side.value * np.inf
-    return bound.at(proof.region, proof.problem.pmdp.initial_state)
 
 
 def _in_pieces(problem: Problem, region: Region, asked: PieceSide, known: tuple[float, float], count: int) -> float:

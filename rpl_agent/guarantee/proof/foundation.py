@@ -74,6 +74,14 @@ class Cuts:
         self.names += names
         self.A, self.b = np.vstack([self.A, np.reshape(A, (-1, len(self.low)))]), np.append(self.b, b)
 
+    def exactly(self, chosen: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """(A, b) with some cuts as the checker has them, rounded: on offer are slabs that are a hair wider."""
+        A, b = self.A.copy(), self.b.copy()
+        for k in chosen:
+            a, end = self.region.cut(self.names[k])
+            A[k], b[k] = [float(y) for y in a], float(end)
+        return A, b
+
     def relaxation(self, pmdp: ParametricMDP) -> Rectangular | None:
         """The rectangular relaxation of the slightly enlarged set of all cuts; None if intervals give the same."""
         if len(self.low) > GRAPH_DIMENSION or not (np.diff(pmdp.row_ptr) > 2).any():

@@ -32,15 +32,18 @@ PRECISION = 1e-9
 
 
 def candidates(
-    relaxation: Intervals, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
+    relaxation: Intervals, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool, over: bool
 ) -> Iterator[dict[str, Any]]:
-    """Value functions of one side, for the policy (``own``) or for all, the most promising ones first."""
+    """Value functions of one side, for the policy (``own``) or for all, the most promising ones first.
+
+    ``over``: also those whose rows hold over cuts, which take seconds to find.
+    """
     found: list[Any] = [plain(relaxation, objective, policy, own, upper)]
     if base.cuts is not None and base.region.line.is_product:
         found.append(affine(relaxation, base, objective, policy, own, upper, box_frame(base.region.boxed())))
     if base.frame is not None:
         found.insert(0, affine(relaxation, base, objective, policy, own, upper))
-        if base.region.line.is_product:
+        if over and base.region.line.is_product:
             found.append(affine(relaxation, base, objective, policy, own, upper, over=True))
     rows = None if base.cuts is None else base.cuts.relaxation(relaxation.pmdp)
     if rows is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.coupled.products.gain import ProvedRow, blocks_of, least_sum
+from rpl_agent.core.coupled.products.gain import ProvedRow, are_covered, blocks_of, least_sum
 from rpl_agent.core.coupled.products.rooms import Rooms
 from rpl_agent.core.coupled.products.rows import Term
 from rpl_agent.core.model import Nature, Objective
@@ -30,7 +31,7 @@ def proved_by_products(
     problem, cuts = Problem.of(relaxation, objective[0], Nature.ADVERSARIAL, None), base.cuts
     rooms = None if cuts is None else _rooms(problem, base, cuts)
     terms = [Term(-one.side.value, None if one.every_policy else one.policy) for one in asked]
-    found = None if rooms is None else least_sum(problem, rooms, terms)
+    found = None if rooms is None else least_sum(problem, rooms, terms, few=True)
     if cuts is None or rooms is None or found is None:
         raise checker.Refused("no function is proved by products of cuts")
     scale, kept, pairs = time_scale(relaxation.pmdp, objective[0]), len(base.region.cuts), []
@@ -53,12 +54,20 @@ def proved_by_products(
 
 
 def _rooms(problem: Problem, base: Foundation, cuts: Cuts) -> Rooms | None:
-    """The rooms of all cuts over the box of the proof's region; None where products are not tried."""
-    covered = problem.objective.horizon is None and problem.criterion.contracts and problem.dropped is None
-    if not covered or not base.region.line.is_product:
+    """The rooms of cuts over the box of the proof's region, as in the core; None where products are not tried.
+
+    Tangents of the likelihood are left out: they would take the place of slabs with nearly the same direction.
+    """
+    if not (are_covered(problem, len(cuts.low)) and base.region.line.is_product):
         return None
     blocks = factorisation(problem.pmdp)
-    return Rooms.of(box_frame(base.region.boxed()), blocks_of(blocks.order, blocks.block_ptr), cuts.A, cuts.b)
+    frame = box_frame(base.region.boxed())
+    kept = np.array([k for k, name in enumerate(cuts.names) if not isinstance(name, list)])
+    rooms = Rooms.of(frame, blocks_of(blocks.order, blocks.block_ptr), cuts.A[kept], cuts.b[kept])
+    if rooms is None:
+        return None
+    rooms = replace(rooms, number=kept[rooms.number])
+    return rooms.corrected(*cuts.exactly(rooms.number.tolist()))
 
 
 def _numbered(cuts: Cuts, rooms: Rooms) -> list[int]:

@@ -164,6 +164,7 @@ class _Proof:
         self.claim: dict[str, Any] = {}  # the numbers that the file claims
         self.parts: dict[str, Any] = {}  # the functions that prove them
         self.policies: dict[str, checker.Policy] = {}
+        self.by_products = False  # whether products of cuts proved the last bound that needed a search
 
     def made(self) -> dict[str, Any]:
         asked, maximising = self.asked, self.objective.sense is Sense.MAX
@@ -229,14 +230,24 @@ class _Proof:
         better = min if upper else max
         bounds = [Fraction(upper)] if (stated.is_reach if upper else stated.is_positive) else []
         asked = (objective, policy or self.asked.policy, policy is not None, upper)
-        found = self._proved(base, candidates(self._relaxation(base), base, *asked), policy, upper, stated)
-        ways = list[tuple[Fraction, checker.Claim | None, dict[str, Any]]]()
-        if found is not None:
-            ways.append((stated.off(found[0], Fraction(self.asked.reward_error), upper), *found[1:]))
+        ways, by_products = list[tuple[Fraction, checker.Claim | None, dict[str, Any]]](), self.by_products
+
+        def by_functions(over: bool) -> None:
+            functions = candidates(self._relaxation(base), base, *asked, over)
+            found = self._proved(base, functions, policy, upper, stated)
+            if found is not None:
+                ways.append((stated.off(found[0], Fraction(self.asked.reward_error), upper), *found[1:]))
+
+        def falls_short() -> bool:
+            return not ways or self._falls_short(better(way[0] for way in ways), computed)
+
+        by_functions(over=not by_products)
         if policy is None and name in dict(checker.SIDES) and self.asked.weights is not None:
             ways += self._within(base, upper)
-        if not ways or self._falls_short(better(way[0] for way in ways), computed):
+        if falls_short():
             ways += self._in_pieces(base, (objective, stated), policy, upper, computed)
+        if falls_short() and by_products:
+            by_functions(over=True)
         if ways:
             bound, claim, values = better(ways, key=lambda way: way[0])
             if claim is not None:
@@ -296,7 +307,9 @@ class _Proof:
             return [(objective[1].off(most if upper else -most, error, upper), None, part)]
         with suppress(checker.Refused, np.linalg.LinAlgError):
             part, most = proved_by_products(self._relaxation(base), base, objective, [value])
-            return [(objective[1].off(most if upper else -most, error, upper), None, part)]
+            bound = objective[1].off(most if upper else -most, error, upper)
+            self.by_products = not self._falls_short(bound, computed)
+            return [(bound, None, part)]
         return []
 
     def _within(self, base: Foundation, upper: bool) -> list[tuple[Fraction, checker.Claim | None, dict[str, Any]]]:

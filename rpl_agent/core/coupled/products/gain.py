@@ -11,10 +11,11 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+import scipy
 
 from rpl_agent.core.coupled.affine import BoxFrame
 from rpl_agent.core.coupled.gradients.cuts import offered_cuts
-from rpl_agent.core.coupled.products.interior import GAP, InteriorPoint
+from rpl_agent.core.coupled.products.interior import GAP, MISSED, InteriorPoint
 from rpl_agent.core.coupled.products.rooms import Rooms
 from rpl_agent.core.coupled.products.rows import KnownProducts, LikeRows, Products, RowsOfValue, Term
 from rpl_agent.core.model import cached_on
@@ -25,11 +26,9 @@ from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver.problem import Problem
 
 #: The most states, coordinates (the checker has no more), unknown entries of functions, and products of cuts.
-MOST_STATES, MOST_COORDINATES, MOST_UNKNOWN, MOST_PRODUCTS = 400, 64, 3_000, 60_000
-#: The most numbers of one policy's products: the checker takes no more.
+MOST_STATES, MOST_COORDINATES, MOST_UNKNOWN, MOST_PRODUCTS = 400, 64, 3_000, 250_000
+#: The most numbers of one policy's products, the checker takes no more; and of all chances.
 MOST_NUMBERS = 20_000_000
-#: Multipliers below this share of a row's largest one are left out.
-SMALL = 1e-8
 #: The least payment in units of which functions start.
 LEAST = 1e-6
 #: Values are lowered by this multiple of what inequalities miss, and checked again.
@@ -54,18 +53,23 @@ class LeastSum:
     rows: list[list[ProvedRow]]
 
 
+def are_covered(problem: Problem, dimension: int) -> bool:
+    """Whether bounds are looked for: discounted rewards without a horizon, in a small model."""
+    pmdp = problem.pmdp
+    plain = problem.objective.horizon is None and problem.criterion.contracts and problem.dropped is None
+    few = pmdp.num_states <= MOST_STATES and dimension <= MOST_COORDINATES
+    return plain and few and pmdp.num_rows * pmdp.num_states * (1 + dimension) <= MOST_NUMBERS
+
+
 def rooms_of(problem: Problem, region: Region) -> Rooms | None:
     """The ends of expressions over the region's box, and slabs; None if problem and region are not covered here.
 
-    Covered are discounted rewards, without a horizon, over the product of the model's own blocks, also with slabs.
+    Covered are products of the model's own blocks, also with slabs.
     """
-    pmdp = problem.pmdp
-    plain = problem.objective.horizon is None and problem.criterion.contracts and problem.dropped is None
-    few = pmdp.num_states <= MOST_STATES and region.dimension <= MOST_COORDINATES
-    product = region.product if isinstance(region, Sliced) else region
-    if not (plain and few and isinstance(product, Product) and factorisation(pmdp).describes(product)):
+    pmdp, product = problem.pmdp, region.product if isinstance(region, Sliced) else region
+    if not (isinstance(product, Product) and are_covered(problem, region.dimension)):
         return None
-    if not isinstance(pmdp.table.reduction.weights, np.ndarray):
+    if not (factorisation(pmdp).describes(product) and isinstance(pmdp.table.reduction.weights, np.ndarray)):
         return None
     return cached_on(region, "rooms", partial(_rooms, problem, product))
 
@@ -80,13 +84,18 @@ def blocks_of(order: np.ndarray, block_ptr: np.ndarray) -> list[np.ndarray]:
     return np.split(order, block_ptr[1:-1])
 
 
-def least_sum(problem: Problem, rooms: Rooms, terms: list[Term], beyond: float = -np.inf) -> LeastSum | None:
-    """Of (sign, policy), in the initial state; None where no bound is found, or none ``beyond`` a number."""
+def least_sum(
+    problem: Problem, rooms: Rooms, terms: list[Term], beyond: float = -np.inf, few: bool = False
+) -> LeastSum | None:
+    """In the initial state; None where no bound is found, or none ``beyond`` a number.
+
+    few : whether each row has as few products as monomials, for a file
+    """
     known: KnownProducts = {}
     states = problem.pmdp.num_states
     places = [(k * states, len(terms) * states + 1) for k in range(len(terms))]
     parts = [RowsOfValue.of(problem, rooms, value, place, known) for value, place in zip(terms, places)]
-    return _Sum(problem, rooms, parts).least(beyond) if all(part.rows for part in parts) else None
+    return _Sum(problem, rooms, parts).least(beyond, few) if all(part.rows for part in parts) else None
 
 
 class _Sum:
@@ -102,17 +111,18 @@ class _Sum:
         last = LikeRows(Products(rooms, ()), np.array([-1]), at_start, nothing, nothing, nothing)
         self.rows = [*(rows for part in parts for rows in part.rows), last]
 
-    def least(self, beyond: float) -> LeastSum | None:
+    def least(self, beyond: float, few: bool) -> LeastSum | None:
         width = len(self.rooms.middle)
         free = np.repeat(np.concatenate([*(part.open for part in self.parts), [True]])[:, None], width, axis=1)
         free[-1, 1:] = False
-        counts = [sum(rows.count for rows in part.rows) for part in self.parts]
-        if sum(counts) > MOST_PRODUCTS or max(counts) * width**2 > MOST_NUMBERS or int(free.sum()) > MOST_UNKNOWN:
+        count = sum(rows.count for part in self.parts for rows in part.rows)
+        stored = max(sum(len(rows.paid) * rows.products.monomials for rows in part.rows) for part in self.parts)
+        if count > MOST_PRODUCTS or stored * width**2 > MOST_NUMBERS or int(free.sum()) > MOST_UNKNOWN:
             return None
         visits = [*(visits for part in self.parts for visits in part.visits), np.ones(1)]
         moments = [visit[:, None] * rows.products.at(self.rooms.middle) for visit, rows in zip(visits, self.rows)]
         found = InteriorPoint(self.rows, free).best(*self._start(width), moments, beyond)
-        return None if found is None else self._settled(*found)
+        return None if found is None else self._settled(*found, few)
 
     def _start(self, width: int) -> tuple[np.ndarray, list[np.ndarray]]:
         """Functions that are the same number everywhere, so low that all inequalities hold, and multipliers for them.
@@ -128,10 +138,10 @@ class _Sum:
         rooms = [*(rows.paid - (1.0 - gamma) * low for rows in self.rows[:-1]), np.array([-low])]
         return U, [room[:, None] * rows.products.even for room, rows in zip(rooms, self.rows)]
 
-    def _settled(self, U: np.ndarray, given: list[np.ndarray]) -> LeastSum | None:
+    def _settled(self, U: np.ndarray, given: list[np.ndarray], few: bool) -> LeastSum | None:
         """With values that are lowered until every inequality holds."""
-        multipliers = [np.where(one > SMALL * one.max(axis=1, keepdims=True), one, 0.0) for one in given]
         U[-1] = 0.0
+        multipliers = [*map(partial(_few, U), self.rows[:-1], given[:-1]), given[-1]] if few else given
         firsts = np.cumsum([0, *(len(part.rows) for part in self.parts)])
         ours = [slice(*ends) for ends in pairwise(firsts)]
         functions = np.split(U[:-1], len(self.parts))
@@ -156,6 +166,19 @@ class _Sum:
             left = rows.left(U, one)
             found.append(float((np.abs(left[:, 1:]).sum(axis=1) - left[:, 0] + rows.rounding(U, one)).max()))
         return max(found)
+
+
+def _few(U: np.ndarray, rows: LikeRows, multipliers: np.ndarray) -> np.ndarray:
+    """(k, n) multipliers of at most as many products as monomials; those given where that fails."""
+    size = multipliers.mean(axis=0)  # of the order of what is looked for
+    found, scaled = np.zeros_like(multipliers), rows.products.matrix * size
+    for k, q in enumerate(rows.left(U, found)):
+        try:
+            x, error = scipy.optimize.nnls(scaled, q)
+        except RuntimeError:  # too many steps
+            error = np.inf
+        found[k] = size * x if error <= MISSED * (1.0 + float(np.abs(U).max())) else multipliers[k]
+    return found
 
 
 def _proved(rows: LikeRows, multipliers: np.ndarray) -> list[ProvedRow]:

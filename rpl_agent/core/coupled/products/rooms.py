@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,8 +37,7 @@ class Rooms:
     @classmethod
     def of(cls, frame: BoxFrame, blocks: list[np.ndarray], A: np.ndarray, b: np.ndarray) -> Rooms | None:
         """Of the cuts A x ≤ b those that are needed, those across blocks last; None if nothing has room in all."""
-        forms = np.concatenate([(b - A @ frame.center)[:, None], -A * frame.half], axis=1)
-        sizes = np.abs(b) + np.abs(A) @ (np.abs(frame.center) + frame.half)
+        forms, sizes = _forms(frame, A, b)
         point = _middle(forms[:, 0], forms[:, 1:])
         if point is None:
             return None
@@ -54,6 +53,17 @@ class Rooms:
             alone[own] = _multiples(forms[np.ix_(own, used)], _central(forms[np.ix_(own, used)], inside[used]))
         middle = _central(forms, inside)
         return cls(frame, blocks, forms, sizes, owner, number, middle, _multiples(forms, middle), alone)
+
+    def corrected(self, A: np.ndarray, b: np.ndarray) -> Rooms:
+        """With all cuts given again, a little different."""
+        forms, sizes = _forms(self.frame, A, b)
+        return replace(self, forms=forms[self.number], sizes=sizes[self.number])
+
+
+def _forms(frame: BoxFrame, A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """((n, 1 + r) rooms b − a·x as c0 + c·y, (n,) the magnitudes that add up to them)."""
+    forms = np.concatenate([(b - A @ frame.center)[:, None], -A * frame.half], axis=1)
+    return forms, np.abs(b) + np.abs(A) @ (np.abs(frame.center) + frame.half)
 
 
 def _owners(blocks: list[np.ndarray], A: np.ndarray) -> np.ndarray:
