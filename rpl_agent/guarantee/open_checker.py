@@ -23,8 +23,8 @@ that was cut adds γ^T Lo(s) for the state s that it was cut in, Lo ≤ V^π by 
 *Shares of δ.* Half for rows: divided by actions and steps to go, then among states in the order of their first visits:
 the k-th with 2^j ≤ k < 2^(j + 1) has 2^−j / ((j + 1)(j + 2)), which sum to 1 (equal ones where the number of states is
 stated). 1/20 for the start; if every action has one outcome, no row bets, and the start has their half too. The j-th
-policy that is fixed has 449/1000 of 1/j − 1/(j + 1): 17/20 of it for planned bets on its plays, 1/20 for fixed ones,
-99/1000 for Lo.
+policy that is fixed has 449/1000 of 4/(j (j + 1)(j + 2)), which sum to 1: 17/20 of it for planned bets on its plays,
+1/20 for fixed ones, 99/1000 for Lo.
 
 Trusted: these two files; that `assumed`, `delta`, `policy_number` and `data` are the reader's; and the reader's
 assumptions: observations are a Markov state, the stated facts, states are listed by first visit, every outcome was
@@ -414,7 +414,7 @@ class Statement:
         if part is None:
             return self.overall[0]
         number = whole(part["policy_number"], 1, "the number of the policy")
-        share = POLICIES * self.delta / (number * (number + 1))
+        share = POLICIES * self.delta * 4 / (number * (number + 1) * (number + 2))
         rest = self._rest(part, REST * share)
         plays = [self._play(play, rest) for play in part["plays"]]
         need(sum(play.often for play in plays) <= self.data.episodes, "more plays of the policy than episodes")

@@ -115,9 +115,9 @@ def test_the_shares_of_a_world_without_a_model_fit_into_delta(delta):
     rows, start = ledger.take("rows"), ledger.take("start")
     assert (rows, start) == pytest.approx((0.5 * delta, 0.05 * delta), rel=1e-15)
     policies = [ledger.take_policy(number) for number in (1, 2, 3, 10)]
-    assert policies == pytest.approx([0.449 * delta / n for n in (2, 6, 12, 110)], rel=1e-15)
-    every = Fraction(policies[0]) * 2  # 1/2 + 1/6 + 1/12 + … = 1, each rounded by less than 2^-52 of itself
-    spent = Fraction(rows) + Fraction(start) + every * (1 + Fraction(1, 2**51))
+    assert policies == pytest.approx([0.449 * delta / n for n in (1.5, 6, 15, 330)], rel=1e-15)
+    every = Fraction(policies[0]) * 3 / 2  # 2/3 + 1/6 + 1/15 + … = 1, each rounded by less than 2^-51 of itself
+    spent = Fraction(rows) + Fraction(start) + every * (1 + Fraction(1, 2**50))
     assert Fraction(0.9989) * Fraction(delta) < spent <= Fraction(delta)
     parts = OPEN_PLANNED, OPEN_EPISODES, OPEN_REST
     assert min(parts) > 0 and 0.998 < sum(parts) < 1.0

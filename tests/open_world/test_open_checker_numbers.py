@@ -11,7 +11,7 @@ import pytest
 from rpl_agent.core.evidence import ledger
 from rpl_agent.guarantee import checker, open_checker, stakes
 from rpl_agent.guarantee.checker import ONE
-from rpl_agent.guarantee.open_checker import END, Assumed, Bet, Data, Discounts, Statement, Values
+from rpl_agent.guarantee.open_checker import END, Assumed, Bet, Data, Discounts, Statement, Values, plan_shows
 
 F = Fraction
 FACTS = {
@@ -189,6 +189,7 @@ def test_nothing_is_below_the_ceiling_without_wealth():
     little = F(1, 3**11 << 64)
     assert Bet().shows([], ONE // 2, ONE, 1 / begins) and not Bet().shows([], ONE // 2, ONE, 1 / (begins + little))
     assert not Bet().shows([], ONE // 2, ONE, F(11 << 64, (11 << 64) + 1))  # and not a hair more
+    assert plan_shows([], ONE // 2, ONE, F(1)) and not plan_shows([], ONE // 2, ONE, F(1 << 64, (1 << 64) + 1))
 
 
 def test_products_of_many_factors_are_cut_and_not_lost():
@@ -451,9 +452,9 @@ PLAYED = {
 @pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize("kind", PLAYED)
 def test_plays_spend_the_share_of_their_policy(number, kind):
-    """40 plays, turned round, with 1/20 or 17/20 of 449/1000 of 1/j − 1/(j + 1) of δ."""
+    """40 plays, turned round, with 1/20 or 17/20 of 449/1000 of 4/(j (j + 1)(j + 2)) of δ."""
     plays, part_of, won = PLAYED[kind]
-    share = part_of * F(449, 1000) * F(0.1) / (number * (number + 1))
+    share = part_of * F(449, 1000) * F(0.1) * {1: F(2, 3), 3: F(1, 15)}[number]
     exact = -tightest(lambda m: won(m) >= 1 / share, F(-29, 10), F(0))
     for start, fits in ((float(exact) - 1e-9, True), (float(exact) + 1e-9, False)):
         part = {"policy_number": number, "rules": [[0]], "unseen": 0, "rest": None, "since": []}
@@ -472,7 +473,7 @@ def test_what_follows_a_cut_is_bounded_with_its_share_from_steps_since_the_polic
     """One state that earns 1 for ever with discount 1/2; the 60 steps since π was fixed bound V = 2 from below."""
     data = {"states": 1, "actions": 2, "starts": [[0, 50]], "outcomes": [[0, 0.0, END, 9], [1, 1.0, 0, 70]]}
     part = {"policy_number": 2, "rules": [[1]], "unseen": 0, "since": [[1, 60]], "plays": [[1.5, 2, 0, 40, 0]]}
-    share = F(99, 1000) * F(449, 1000) * F(0.1) / 6 / 2  # half for each of two states
+    share = F(99, 1000) * F(449, 1000) * F(0.1) / 6 / 2  # the second policy has a sixth, half for each of two states
     bound = tightest(lambda m: wealth([(F(-1), 60)], m, F(0)) >= 1 / share, F(-1), F(0))  # −Lo, at first 0 follows
 
     def lower(step: float, **changed) -> Statement:

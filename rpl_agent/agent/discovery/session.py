@@ -2,9 +2,9 @@
 
 At marks, after an eighth of the budget and whenever the number of episodes has doubled, the policy that is best by
 observed frequencies is considered. Its bound begins anew, so it replaces the policy that is played only if it looks
-better by more than its bound will lag behind at the end of the budget. The j-th policy has the share 1/j − 1/(j + 1) of
-the part of δ for policies, fixed before its first episode. Bounds of earlier policies remain valid, so the best of the
-run is returned, with its bound.
+better by more than its bound will lag behind at the end of the budget. Each policy has a share of δ of its own
+(`evidence.ledger.OpenLedger`), fixed before its first episode. Bounds of earlier policies remain valid, so the best of
+the run is returned, with its bound.
 """
 
 from __future__ import annotations

@@ -143,7 +143,8 @@ class OpenLedger(Ledger):
     """Shares of one δ where nothing is known of the world ("rows", "start"); states and policies come without end.
 
     The k-th state by first visit, with 2^j ≤ k < 2^(j + 1), gets 2^−j / ((j + 1)(j + 2)), the j-th policy
-    1/j − 1/(j + 1): from 1 on, both sum to 1. Where a number of states is known, all get the same.
+    4/(j (j + 1)(j + 2)): from 1 on, both sum to 1. The first policy, two thirds, is most often the one that is
+    returned. Where a number of states is known, all get the same.
     """
 
     def __init__(self, delta: float, shares: Mapping[str, float]) -> None:
@@ -162,7 +163,7 @@ class OpenLedger(Ledger):
         if number <= self._last:
             raise DataError(f"the share of policy {number} is spent: a policy that is fixed needs a new number")
         self._last = number
-        return self._policies / (number * (number + 1))
+        return 4.0 * self._policies / (number * (number + 1) * (number + 2))
 
 
 def of_states(share: float, first: int, last: int, known: int | None) -> np.ndarray:
