@@ -116,32 +116,25 @@ void load_part(known *k)
 
 /* ---------------------------------------------------------------------- the chain of picked rows */
 
-/* The place that a place of the chain always leads to; -1 if there is no such place. */
-INLINE int32_t next_of(const known *k, int64_t i)
-{
-    const int32_t at = k->indptr[i];
-    return k->indptr[i + 1] == at + 1 && k->data[at] == 1.0 ? k->indices[at] : -1;
-}
+/* In place of the root of a place that always leads to one other. */
+enum { UNKNOWN = -1, ON_THE_WAY = -2 };
 
 /* For every place the first one from there on that may lead to several (`root`), and what is paid on the way (`shift`).
  * Ways that come back to themselves stay as they are. */
 static void find_roots(known *k)
 {
-    enum { UNKNOWN = -1, ON_THE_WAY = -2 };
     for (int64_t i = 0; i < k->n; i++) {
-        k->root[i] = next_of(k, i) < 0 ? (int32_t)i : UNKNOWN;
-        k->shift[i] = 0.0;
-    }
-    for (int64_t i = 0; i < k->n; i++) {
+        if (k->root[i] != UNKNOWN)
+            continue;
         int32_t end = (int32_t)i, next;
         double paid = 0.0;
-        for (; k->root[end] == UNKNOWN; end = next_of(k, end)) {
+        for (; k->root[end] == UNKNOWN; end = k->indices[k->indptr[end]]) {
             k->root[end] = ON_THE_WAY;
             paid += k->rhs[end];
         }
         const int32_t root = k->root[end];
         for (int32_t j = (int32_t)i; k->root[j] == ON_THE_WAY; j = next) {
-            next = next_of(k, j);
+            next = k->indices[k->indptr[j]];
             k->root[j] = root >= 0 ? root : j;
             k->shift[j] = root >= 0 ? paid + k->shift[end] : 0.0;
             paid -= k->rhs[j];
@@ -207,6 +200,8 @@ void assemble_part(known *k, double offset, bool pays)
             k->data[used++] = k->weight[e];
         }
         k->indptr[i + 1] = used;
+        k->root[i] = used == k->indptr[i] + 1 && k->data[used - 1] == 1.0 ? UNKNOWN : (int32_t)i;
+        k->shift[i] = 0.0;
     }
     skip_ways(k);
 }

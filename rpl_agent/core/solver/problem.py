@@ -350,9 +350,12 @@ def _forward_structure(pmdp: ParametricMDP, decided: np.ndarray) -> Structure | 
     forward = model_graph(pmdp).forward_order(decided)
     if forward is None:
         return None
+    none = np.zeros(0, dtype=np.int64)
+    if len(forward) + np.count_nonzero(decided) == len(decided):
+        return Structure(none, ((forward, none),))
     loops = ~decided
     loops[forward] = False
-    return Structure(np.flatnonzero(loops), ((forward, np.zeros(0, dtype=np.int64)),))
+    return Structure(np.flatnonzero(loops), ((forward, none),))
 
 
 def _cyclic_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool) -> Structure:
