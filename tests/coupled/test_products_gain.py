@@ -174,6 +174,22 @@ def test_the_optimum_is_that_of_another_solver(river, monkeypatch):
     assert abs(-other.fun - top) < 1e-3 and -other.fun - 0.01 < bound <= -other.fun
 
 
+@pytest.mark.parametrize("broken", range(3))
+def test_what_is_not_a_number_proves_nothing(river, monkeypatch, broken):
+    pmdp, theta, best, used = river
+    comparison = compared(pmdp, river_log(pmdp, theta, used, 300), GAIN, best, used)
+    rooms = rooms_of(comparison.problem, comparison.region)
+
+    class Broken(interior.InteriorPoint):
+        def best(self, U, *more):
+            U, multipliers = super().best(U, *more)
+            multipliers[broken][-1, 0] = np.nan
+            return U, multipliers
+
+    monkeypatch.setattr(gain, "InteriorPoint", Broken)
+    assert least_sum(comparison.problem, rooms, [Term(1.0, best)]) is None
+
+
 def test_a_search_starts_where_two_certificates_and_boxes_fail(river):
     pmdp, theta, best, used = river
     comparison = compared(pmdp, river_log(pmdp, theta, used, 300), GAIN, best, used)

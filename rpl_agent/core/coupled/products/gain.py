@@ -26,7 +26,7 @@ from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver.problem import Problem
 
 #: The most states, coordinates (the checker has no more), unknown entries of functions, and products of cuts.
-MOST_STATES, MOST_COORDINATES, MOST_UNKNOWN, MOST_PRODUCTS = 400, 64, 3_000, 250_000
+MOST_STATES, MOST_COORDINATES, MOST_UNKNOWN, MOST_PRODUCTS = 400, 64, 2_000, 250_000
 #: The most numbers of one policy's products, the checker takes no more; and of all chances.
 MOST_NUMBERS = 20_000_000
 #: The least payment in units of which functions start.
@@ -164,8 +164,8 @@ class _Sum:
         found = []
         for rows, one in zip(self.rows[mine], multipliers[mine]):
             left = rows.left(U, one)
-            found.append(float((np.abs(left[:, 1:]).sum(axis=1) - left[:, 0] + rows.rounding(U, one)).max()))
-        return max(found)
+            found.append((np.abs(left[:, 1:]).sum(axis=1) - left[:, 0] + rows.rounding(U, one)).max())
+        return float(np.max(found))  # of all: what is not a number proves nothing
 
 
 def _few(U: np.ndarray, rows: LikeRows, multipliers: np.ndarray) -> np.ndarray:
