@@ -13,7 +13,7 @@ from rpl_agent.core.coupled.affine import BoxFrame
 from rpl_agent.core.evidence.intervals import anytime
 from rpl_agent.core.model.pmdp import ParametricMDP
 from rpl_agent.core.regions.frame import Frame
-from rpl_agent.core.regions.lp import LinearProgram
+from rpl_agent.core.regions.lp import GrowingProgram, LinearProgram
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION, Polytope
 from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.guarantee import checker
@@ -115,9 +115,9 @@ class Cuts:
         if size and len(slope) > 1:
             self.touch((frame.center + frame.factor @ slope / size)[None])
         room, normals = self.b - self.A @ frame.center, self.A @ frame.factor
-        A, b, found = normals, room, [(size, np.zeros(len(room)))]
+        A, b, found, program = normals, room, [(size, np.zeros(len(room)))], GrowingProgram()
         for _ in range(TANGENTS if size and len(slope) > 1 else 0):
-            y, m = LinearProgram(A, b, -np.ones(len(slope)), np.ones(len(slope))).optimum(-slope / size)
+            y, m = program.optimum(-slope / size, A, b, -np.ones(len(slope)), np.ones(len(slope)))
             if m is None:
                 break
             m = m[: len(room)] * size
