@@ -130,7 +130,7 @@ class Uncertainty:
     rows: RowBets | None = None  # on the best value
     visits: VisitBets | None = None  # on that of a policy that was fixed at a mark
     timings: dict[str, float] = field(default_factory=dict)
-    is_quick: bool = False  # whether searches that take seconds are left out, as at log points of a run
+    is_quick: bool = False  # whether searches that take seconds are left out: where there are many certificates
 
     @property
     def log_e_value(self) -> float:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks import improvement_worlds as worlds
+from rpl_agent import certify, improve
 from rpl_agent.core.coupled.affine import Side
 from rpl_agent.core.coupled.products.searches import Searches
+from tests.reference.river import GAIN, river_log, small_river
 
 
 class Told(Searches):
@@ -56,3 +59,20 @@ def test_the_second_knows_what_the_first_found():
     assert searches.bound(HIGH, False, 10.0) == 8.0 and searches.asked == [("over", 10.0), ("products", 9.0)]
     searches = Told({LOW: 1.0}, {})
     assert searches.bound(LOW, False, 2.0) == 1.0 and searches.asked == [("over", 2.0), ("products", 2.0)]
+
+
+def test_improvements_leave_them_out(monkeypatch):
+    """They search for gains, not for the values of all candidates."""
+    pmdp, theta = small_river()
+    used, asked = worlds.halfway(pmdp, theta, GAIN), []
+    counts = river_log(pmdp, theta, used, 30)
+
+    def bound(self, side, every_policy, known):
+        asked.append(side)
+        return side.value * np.inf
+
+    monkeypatch.setattr(Searches, "bound", bound)
+    improve(pmdp, counts, GAIN, used, delta=0.1)
+    assert asked == []
+    certify(pmdp, counts, GAIN, delta=0.1, bets=False)
+    assert sorted(side.name for side in asked) == ["LOWER", "UPPER"]

@@ -119,7 +119,7 @@ def curve(
         raise ModelError(f"a curve has at least {FEWEST} points, not {points}")
     config = replace(config or Config(), **{**settings, "bets": False})
     combined = CombinedModel(pmdp, read)
-    found = uncertainty_from(pmdp, counts, config, None)
+    found = replace(uncertainty_from(pmdp, counts, config, None), is_quick=True)  # one certificate for every weight
     search = _CurveSearch(pmdp, counts, combined, found, config)
     angles = np.linspace(0.0, np.pi / 2, points)[1:-1]
     shares = [(1.0, TIE), *zip(np.cos(angles), np.sin(angles)), (TIE, 1.0)]
