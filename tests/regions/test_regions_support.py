@@ -316,6 +316,16 @@ def test_a_program_that_grows_has_the_optima_of_a_new_one():
     assert 3 <= empty <= 30
 
 
+def test_rows_with_huge_entries_are_added():
+    """HiGHS adds no row with an entry beyond 1e15: multipliers were then those of other rows."""
+    program, box = GrowingProgram(), (-np.ones(2), np.ones(2))
+    A, b = np.array([[1.0, 0.0]]), np.array([0.5])
+    program.optimum(np.array([-1.0, -1.0]), A, b, *box)
+    A, b = np.vstack([A, [[0.0, 9e15], [1.0, 1.0]]]), np.array([0.5, 2.25e15, 0.5])
+    x, multipliers = program.optimum(np.array([-1.0, -2.0]), A, b, *box)
+    assert np.allclose(x, [0.25, 0.25]) and np.allclose(multipliers, [0.0, 1.0 / 9e15, 1.0], atol=1e-18)
+
+
 def test_rows_of_a_dense_matrix_are_those_of_a_sparse_one():
     A = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, -3.0], [0.0, 0.0, 0.0]])
     for one, other in zip(compressed(A), compressed(scipy.sparse.csr_array(A))):

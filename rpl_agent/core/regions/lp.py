@@ -26,6 +26,8 @@ from rpl_agent.core.regions.base import box_minimum
 
 #: seconds for one linear program; after that the bound of the box is used
 TIME_LIMIT = 60.0
+#: rows with larger entries are scaled: HiGHS adds none with entries beyond 1e15, and says nothing
+LARGE = 1e12
 
 
 def compressed(A: np.ndarray | scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -183,11 +185,16 @@ class GrowingProgram:
         self, c: np.ndarray, A: np.ndarray, b: np.ndarray, lower: np.ndarray, upper: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """`LinearProgram.optimum`; the first rows are those of the last call."""
+        size = np.abs(A).max(axis=1, initial=0.0)
+        size = np.where(size > LARGE, size, 1.0)
+        A, b = A / size[:, None], b / size
         if self._solver is None:
             self._solver = new_solver(compressed(A), b, lower, upper, TIME_LIMIT)
         elif len(b) > self._known:
             add_rows(self._solver, compressed(A[self._known :]), b[self._known :])
         self._known = len(b)
         move_box(self._solver, lower, upper)
-        found = solved(self._solver, c)[:2]
-        return found if found[1] is not None else solved(self._solver, c)[:2]
+        x, multipliers, _ = solved(self._solver, c)
+        if multipliers is None:
+            x, multipliers, _ = solved(self._solver, c)
+        return x, None if multipliers is None else multipliers / size
