@@ -6,7 +6,7 @@ returned policy gave ``lower``; any method's ``lower`` is below ``value`` by ``l
 end of docs/tutorials/from_nothing.md). Beside it ``ucrl2``, upper − lower of UCRL2's L1 balls (its states and rewards
 known to exist) for the same data and policy, and ``q_learning``, the lower bound that half of the episodes give for the
 greedy policy which Q-learning found in the other half. ``cpu`` is the agent's processor time, ``stepping`` that of the
-environment alone for as many steps, measured during the run: the pace of a machine that others use changes.
+environment alone for as many steps and resets, measured during the run: the pace of a machine that others use changes.
 
 --full adds 10^5 episodes, --first takes another seed. ``missed``: whether a bound excludes the truth, which may happen
 to a tenth of the runs. --only takes the name of a world, ``memory``, ``graph`` or ``facts``. ``memory``: the largest
@@ -214,14 +214,14 @@ class Pace(BaseCallback):
 
     def __init__(self, world: World):
         super().__init__()
-        self._world, self._steps = world, 0
+        self._world, self._steps, self._episodes = world, 0, 0
         self.stepping = self.spent = 0.0  # processor time of the environment, and of measuring it
 
     def _on_update(self) -> None:
-        begun, steps = time.process_time(), self.agent.num_timesteps
+        begun, steps, episodes = time.process_time(), self.agent.num_timesteps, self.agent.num_episodes
         if steps > self._steps:
-            self.stepping += stepping(self._world, steps - self._steps)
-        self._steps = steps
+            self.stepping += stepping(self._world, steps - self._steps, episodes - self._episodes)
+        self._steps, self._episodes = steps, episodes
         self.spent += time.process_time() - begun
 
     _on_training_end = _on_update
@@ -406,16 +406,18 @@ def value(world: World, policy: np.ndarray | None) -> float:
         v = after_all
 
 
-def stepping(world: World, steps: int) -> float:
-    """Processor time of random actions alone."""
+def stepping(world: World, steps: int, episodes: int) -> float:
+    """Processor time of random actions alone, in at least as many episodes: a good policy resets more often."""
     env, most = TableEnv(world), min(steps, 5_000)
+    longest = math.ceil(steps / max(episodes, 1))
     actions = np.random.default_rng(0).integers(env.action_space.n, size=most).tolist()
-    begun, over = time.process_time(), True
+    begun, left = time.process_time(), 0
     for action in actions:
-        if over:
+        if left == 0:
             env.reset()
+            left = longest
         _, _, ended, cut, _ = env.step(action)
-        over = ended or cut
+        left = 0 if ended or cut else left - 1
     return (time.process_time() - begun) * steps / most
 
 
