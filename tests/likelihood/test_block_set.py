@@ -182,5 +182,14 @@ def test_one_block_of_more_coordinates_than_particles_fill_has_bets_too():
 @pytest.mark.parametrize("number", range(4))
 def test_whole_runs_hold(number):
     """A few of the runs of `tests.likelihood.coverage`, at an error at which none of them should miss."""
-    missed, _ = coverage.run(number, seed=7, delta=0.001)
-    assert not missed
+    assert not coverage.run(number, seed=7, delta=0.001)
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_sets_hold_the_truth_and_the_count_of_misses_sees_another_one(number):
+    """`--set-only`, at an error at which no run should miss."""
+    assert not coverage.run(number, 8, 0.001, coverage.set_look)
+    pmdp, theta = coverage.drawn_model(number, np.random.default_rng(number))
+    counts = uniform_counts(pmdp, DISCOUNTED, theta, 400, 20, number)
+    other = theta + np.where(np.arange(len(theta)) == 0, 0.2 if theta[0] < 0.5 else -0.2, 0.0)
+    assert [coverage.set_look(pmdp, counts, at, 0.001)[1] for at in (theta, other)] == [False, True]

@@ -232,3 +232,18 @@ def test_the_harness_sees_a_policy_that_is_tested_on_the_data_that_chose_it():
         plan = VisitPlan.at_mark(rows, counts.transitions, SHARE, 1, 0.5)
         planted += VisitBounds(plan, counts.transitions).bound(-1.0) > value(world, objective, policy)
     assert honest <= 3 and planted == 6  # 6 runs with probability at most 0.3 each
+
+
+@pytest.mark.parametrize("counts_of", [marked, adaptive, geometric])
+def test_whole_certificates_hold_and_false_ones_are_seen(counts_of, monkeypatch):
+    """`--certificates`: at the small error no run should miss, and each does if its bounds are moved together."""
+    monkeypatch.setattr(visit_runs, "SHARE", 0.001)
+    assert not visit_runs.is_false("discounted", 2, counts_of)
+    found = visit_runs.certify
+
+    def moved(*asked, **options):
+        honest = found(*asked, **options)
+        return replace(honest, lower=honest.upper)
+
+    monkeypatch.setattr(visit_runs, "certify", moved)
+    assert visit_runs.is_false("discounted", 2, counts_of)

@@ -3,7 +3,8 @@
     python -m tests.untied.visit_runs --runs 1000
 
 plays as many runs of random untied models, with logs of a fixed policy, adaptive data and logs of unplanned length, and
-prints how many miss.
+prints how many miss. These are bounds from later visits alone, with all of δ. With ``--certificates`` they are whole
+certificates, in which later visits, bets on rows and the set have their shares.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rpl_agent import Counts, Objective, Policy, Simulator, from_matrices, hide_parameters
+from rpl_agent import Config, Counts, Objective, Policy, Simulator, certify, from_matrices, hide_parameters
 from rpl_agent.core.model import Sense
 from rpl_agent.core.model.building.unknown import Unknown
 from rpl_agent.core.solver import solve_at
@@ -25,6 +26,8 @@ from tests.untied.worlds import OBJECTIVES, random_policy, untied
 MARKS = ((0.04, 0.33), (0.08, 0.33), (0.16, 0.33))
 SHARE = 0.3
 STEPS = 12
+#: Error of the true values, which are solved in floats.
+SOLVED = 1e-9
 
 
 def marked(world: Unknown, policy: Policy, episodes: int, seed: int, adapt: bool = False) -> Counts:
@@ -84,35 +87,58 @@ def slot_machines(number: int) -> tuple[Unknown, Objective]:
     return world, OBJECTIVES["reach"]
 
 
+def drawn(
+    seed: int, counts_of: Callable[..., Counts], episodes: int | None = None
+) -> tuple[Unknown, Counts, Policy | None]:
+    """(world, data, the policy to bound: fixed before the data, or None for the one that they choose)."""
+    world = untied(seed % 7)
+    pmdp = world.pmdp
+    counts = counts_of(world, Policy.uniform(pmdp), episodes or 500 + 250 * (seed % 5), 1_000 + seed)
+    policy = Policy.uniform(pmdp) if seed % 3 == 0 else random_policy(pmdp, seed)
+    return world, counts, None if seed % 2 else policy
+
+
 def missed(name: str, seed: int, counts_of: Callable[..., Counts], episodes: int | None = None) -> bool:
     """Whether one of the statements of a run at the share `SHARE` is false."""
-    world, objective = untied(seed % 7), OBJECTIVES[name]
-    pmdp = world.pmdp
-    episodes = episodes or 500 + 250 * (seed % 5)
-    counts = counts_of(world, Policy.uniform(pmdp), episodes, 1_000 + seed)
+    objective = OBJECTIVES[name]
+    world, counts, policy = drawn(seed, counts_of, episodes)
     weight = max(mark.weight for mark in counts.marks)  # marks have the same one
-    bets = VisitBets(pmdp, counts, objective, SHARE / weight)
-    policy = Policy.uniform(pmdp) if seed % 3 == 0 else random_policy(pmdp, seed)
-    claim = bets.own if seed % 2 else bets.given(policy)
+    bets = VisitBets(world.pmdp, counts, objective, SHARE / weight)
+    claim = bets.own if policy is None else bets.given(policy)
     if claim is None:
         return False
-    truth = solve_at(pmdp, world.theta, objective, policy=claim.policy).middle
-    below = claim.lower > truth + 1e-9 and (seed % 2 == 0 or objective.sense is Sense.MAX)
-    above = claim.upper < truth - 1e-9 and (seed % 2 == 0 or objective.sense is Sense.MIN)
+    truth = solve_at(world.pmdp, world.theta, objective, policy=claim.policy).middle
+    below = claim.lower > truth + SOLVED and (policy is not None or objective.sense is Sense.MAX)
+    above = claim.upper < truth - SOLVED and (policy is not None or objective.sense is Sense.MIN)
     return bool(below or above)
+
+
+def is_false(name: str, seed: int, counts_of: Callable[..., Counts]) -> bool:
+    """Whether the certificate of a run at δ = `SHARE` is false: about its policy, the best one, or the regret."""
+    objective = OBJECTIVES[name]
+    world, counts, policy = drawn(seed, counts_of)
+    asked = Config(delta=SHARE)
+    found = certify(world.pmdp, counts, objective, asked, policy=policy, fixed_policy=policy is not None)
+    own, best = (solve_at(world.pmdp, world.theta, objective, policy=p).middle for p in (found.policy, None))
+    told = [own] if policy is not None else [own, best]  # both lie above the guarantee, and below the other bound
+    between = found.lower - SOLVED <= min(told) and max(told) <= found.upper + SOLVED
+    return not (between and abs(best - own) <= found.regret + SOLVED)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1_000)
     parser.add_argument("--delta", type=float, default=0.1)
+    parser.add_argument("--first", type=int, default=10_000, help="seed of the first run (default 10,000)")
+    parser.add_argument("--certificates", action="store_true", help="count whole certificates that are false")
     arguments = parser.parse_args()
     global SHARE
     SHARE = arguments.delta
+    ask = is_false if arguments.certificates else missed
     names, found = ("reach", "discounted", "cost"), [0, 0, 0]
     for run in range(arguments.runs):
         kind = run % 3
-        found[kind] += missed(names[run // 3 % 3], 10_000 + run // 3, (marked, adaptive, geometric)[kind])
+        found[kind] += ask(names[run // 3 % 3], arguments.first + run // 3, (marked, adaptive, geometric)[kind])
         if (run + 1) % 100 == 0:
             print(f"{run + 1} runs at delta = {SHARE}: missed {found} (fixed, adaptive, unplanned)", flush=True)
 
