@@ -266,6 +266,9 @@ def test_rooms_of_slabs():
         products = Products(rooms, own)
         assert (products.even > 0.0).all()
         assert np.allclose(products.matrix @ products.even, np.eye(1, products.monomials)[0])
+        weights = np.random.default_rng(0).uniform(0.1, 2.0, (3, len(products.even)))
+        direct = (products.matrix * weights[:, None]) @ products.matrix.T
+        assert np.allclose(products.normal.of(weights), direct, rtol=1e-12)
     assert Rooms.of(frame, blocks, A, np.where(np.arange(7) == 6, -2.5, b)) is None  # nothing is left
 
 

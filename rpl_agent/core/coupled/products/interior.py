@@ -99,7 +99,7 @@ class _Newton:
         self.balance = -program.pulled(point.moments)
         self.balance[-1, 0] -= 1.0
         self.places = np.flatnonzero(program.free)
-        self.normal = [part.products.normal(mu / z) for part, mu, z in zip(self.rows, point.multipliers, point.z)]
+        self.normal = [part.products.normal.of(mu / z) for part, mu, z in zip(self.rows, point.multipliers, point.z)]
         for matrices in self.normal:
             np.einsum("kii->ki", matrices)[...] *= 1.0 + RIDGE
         self.inverse = [np.array([_inverted(matrix) for matrix in matrices]) for matrices in self.normal]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.core.coupled.affine import chances_of
+from rpl_agent.core.coupled.products.normal import NormalMatrices
 from rpl_agent.core.coupled.products.rooms import Rooms
 from rpl_agent.core.model import ParametricMDP, Policy
 from rpl_agent.core.native import UNIT_ROUNDOFF
@@ -47,17 +48,10 @@ class Products:
         self.sizes = sizes[self.pairs].prod(axis=0)
         #: (n,) positive multipliers of products whose sum is 1 for every y
         self.even = _even(rooms, self.pairs, len(own))
-        of_block = [np.flatnonzero(rooms.owner[self.pairs[1]] == k) for k in np.unique(rooms.owner)]
-        used = [np.flatnonzero(self.matrix[:, columns].any(axis=1)) for columns in of_block]
-        self._parts = [(rows, columns, self.matrix[np.ix_(rows, columns)]) for rows, columns in zip(used, of_block)]
-
-    def normal(self, weights: np.ndarray) -> np.ndarray:
-        """(k, monomials, monomials) matrix · weight · matrix' for weights (k, n): products with cuts of one block have
-        few monomials."""
-        total = np.zeros((len(weights), self.monomials, self.monomials))
-        for rows, columns, part in self._parts:
-            total[:, rows[:, None], rows] += (part * weights[:, None, columns]) @ part.T
-        return total
+        chosen = first if len(first) else np.array([-1])
+        at = np.searchsorted(chosen, self.pairs[0]) * len(every) + self.pairs[1]
+        factors = forms[chosen][:, self.coordinates], rooms.forms
+        self.normal = NormalMatrices(*factors, at, self.place)
 
     def summed(self, forms: np.ndarray) -> np.ndarray:
         """(k, monomials) of z'Wz, W (k, D, 1 + r); the first one is 1."""
