@@ -99,20 +99,20 @@ class _Newton:
         self.balance = -program.pulled(point.moments)
         self.balance[-1, 0] -= 1.0
         self.places = np.flatnonzero(program.free)
-        self.normal = [part.products.normal.of(mu / z) for part, mu, z in zip(self.rows, point.multipliers, point.z)]
-        for matrices in self.normal:
+        normal = [part.products.normal.of(mu / z) for part, mu, z in zip(self.rows, point.multipliers, point.z)]
+        for matrices in normal:
             np.einsum("kii->ki", matrices)[...] *= 1.0 + RIDGE
-        self.inverse = [np.array([_inverted(matrix) for matrix in matrices]) for matrices in self.normal]
+        self.factors = [[_factor(matrix) for matrix in matrices] for matrices in normal]
         self.system = self._of_functions()
 
     def _of_functions(self) -> Any:
         """The factor of Σ F'N⁻¹F, where F are the derivatives of q by U and N the normal matrix, of each row."""
         n, width = self.point.U.shape
         total = np.zeros((n, n, width, width))
-        for part, inverses in zip(self.rows, self.inverse):
+        for part, factors in zip(self.rows, self.factors):
             place = part.products.place
-            for ahead, inverse in zip(part.ahead, inverses):
-                used = np.flatnonzero(ahead.any(axis=0))
+            for ahead, factor in zip(part.ahead, factors):
+                used, inverse = np.flatnonzero(ahead.any(axis=0)), _inverse(factor)
                 bent = np.tensordot(ahead[:, used], inverse[place[:, :, None, None], place], axes=(0, 0))
                 total[used[:, None], used] += np.tensordot(ahead[:, used], bent, axes=(0, 2)).transpose(1, 0, 2, 3)
         chosen = total.transpose(0, 2, 1, 3).reshape(n * width, -1)[np.ix_(self.places, self.places)]
@@ -161,21 +161,24 @@ class _Newton:
         return _Iterate(dU, multipliers, moments, z)
 
     def _solved(self, right: list[np.ndarray]) -> list[np.ndarray]:
-        """N⁻¹ times (k, monomials), refined once."""
-        found = []
-        for normal, inverse, b in zip(self.normal, self.inverse, right):
-            x = inverse @ b[:, :, None]
-            found.append((x + inverse @ (b[:, :, None] - normal @ x))[:, :, 0])
-        return found
+        """N⁻¹ times (k, monomials)."""
+        solve = scipy.linalg.lapack.dpotrs
+        return [np.array([solve(L, b, lower=1)[0] for L, b in zip(*pair)]) for pair in zip(self.factors, right)]
 
 
-def _inverted(matrix: np.ndarray) -> np.ndarray:
-    """The inverse of a positive definite matrix."""
-    factor, failed = scipy.linalg.lapack.dpotrf(matrix, lower=1)
+def _factor(matrix: np.ndarray) -> np.ndarray:
+    """Cholesky's factor of a symmetric matrix, in columns as LAPACK has it."""
+    factor, failed = scipy.linalg.lapack.dpotrf(matrix.T, lower=1)
     if failed:
         raise np.linalg.LinAlgError("not positive definite")
-    lower = np.tril(scipy.linalg.lapack.dpotri(factor, lower=1)[0])
-    return np.asarray(lower + np.tril(lower, -1).T)
+    return np.asarray(factor)
+
+
+def _inverse(factor: np.ndarray) -> np.ndarray:
+    """(LL')⁻¹."""
+    lower = scipy.linalg.lapack.dpotri(factor, lower=1)[0]  # 0 above the diagonal
+    np.einsum("ii->i", lower)[...] *= 0.5
+    return np.asarray(lower + lower.T)
 
 
 def _product(one: list[np.ndarray], other: list[np.ndarray]) -> float:
