@@ -24,7 +24,7 @@ from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, new_folder, read_latest, write_run
 from rpl_agent.agent.storage.checkpoint import read_source as read_source
-from rpl_agent.agent.storage.open_state import OpenState, is_open, read_open
+from rpl_agent.agent.storage.open_state import OpenState, foreign_parts, is_open, read_open
 from rpl_agent.agent.storage.state import stored_model
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import DataError, ModelError
@@ -291,10 +291,8 @@ def verdict_open(path: Path, stored: OpenState | None = None) -> dict[str, Any]:
     """
     certificate, problems, origin = OpenCertificate.from_json(path), list[str](), "the proof's own data"
     found = verify_open(certificate, proof_path(path))
-    if stored is not None and found.outcomes is not None:
-        columns = (stored.rows, stored.rewards, stored.successors, stored.counts)
-        own = [list(entry) for entry in zip(*(column.tolist() for column in columns))]
-        problems += [] if own == found.outcomes else ["the proof is not about the run's data"]
+    if stored is not None and found.proof is not None:
+        problems += foreign_parts(found.proof, stored)
         origin = "the run's own data"
     problems = [*problems, *found.problems]
     lines = [f"{path}: {'NOT ' if problems else ''}verified against {certificate.samples:,} steps, with {origin}"]

@@ -102,12 +102,12 @@ def with_proof(
 
 @dataclass(frozen=True)
 class OpenVerdict:
-    """The result of checking a certificate without a model, and the data of its proof."""
+    """The result of checking a certificate without a model, and its proof if that was accepted."""
 
     problems: list[str]
     proved: str | None = None
     question: tuple[str, ...] = ()
-    outcomes: list[Any] | None = None
+    proof: dict[str, Any] | None = None
 
 
 def verify_open(certificate: OpenCertificate, path: Path) -> OpenVerdict:
@@ -121,7 +121,7 @@ def verify_open(certificate: OpenCertificate, path: Path) -> OpenVerdict:
         said, question = open_checker.sentence(proof, found), tuple(open_checker.question(proof, found))
     except (checker.Refused, *checker.MALFORMED) as refused:
         return OpenVerdict([f"the checker refuses the proof: {refused}"])
-    return OpenVerdict(problems, None if problems else said, question, proof["data"]["outcomes"])
+    return OpenVerdict(problems, None if problems else said, question, proof)
 
 
 def verify(

@@ -306,3 +306,44 @@ def test_runs_write_proofs_and_verify_checks_them(tmp_path, monkeypatch, capsys)
     (tmp_path / "alone.proof.json.gz").unlink()
     assert main(["certify", "alone.json", "--verify"]) == 1
     assert "is missing" in capsys.readouterr().out
+
+
+def test_verify_compares_all_parts_of_a_proof_with_the_run(tmp_path, monkeypatch, capsys):
+    """A proof of forged plays passes the checker, which knows no others; the run's own plays are in its folder."""
+    monkeypatch.chdir(tmp_path)
+    env = gym.wrappers.TimeLimit(Walk(), 5)
+    agent = RPLAgent(env, discount=0.9, returns=(0, 1), delta=0.1, seed=3)
+    agent.learn(150, folder="logs/a")
+    run = tmp_path / "logs" / "a"
+    told = json.loads((run / "certificate.json").read_text())
+    proof = json.loads(gzip.decompress((run / "proof.json.gz").read_bytes()))
+    assert main(["certify", "logs/a", "--verify"]) == 0
+
+    def says(change) -> str:
+        other = copy.deepcopy(proof)
+        change(other)
+        checked = open_checker.check(other)
+        (run / "proof.json.gz").write_bytes(gzip.compress(json.dumps(other).encode()))
+        new = {"lower": checked["lower"], "plays": checked["plays"], "delta": other["delta"]}
+        (run / "certificate.json").write_text(json.dumps({**told, **new, "gap": told["upper"] - checked["lower"]}))
+        capsys.readouterr()
+        assert main(["certify", "logs/a", "--verify"]) == 1
+        return capsys.readouterr().out
+
+    def earn_more(file):
+        for play in file["lower"]["plays"]:
+            play[0] += 0.5
+        file["lower"]["start"] = file["claim"]["lower"] = told["lower"] + 0.2
+
+    def forget(file):
+        """Drop an outcome of an action that the policy does not take."""
+        rules, rows = file["lower"]["rules"][0], [outcome[0] for outcome in file["data"]["outcomes"]]
+        since = file["lower"]["since"]
+        since.remove(next(entry for entry in since if rules[rows[entry[0]] // 2] != rows[entry[0]] % 2))
+
+    assert "the plays of the proof are not those of the run" in says(earn_more)
+    assert "the delta of the proof" in says(lambda file: file.update(delta=0.2))
+    assert "the number and rules" in says(lambda file: file["lower"].update(unseen=1 - file["lower"]["unseen"]))
+    assert "the facts of the proof" in says(lambda file: file["assumed"]["returns"].__setitem__(0, -1e-9))
+    assert "the starts of the proof" in says(lambda file: file["data"]["starts"][0].__setitem__(1, 10**6))
+    assert "the outcomes since" in says(forget)

@@ -27,10 +27,13 @@ from rpl_agent.guarantee.open_world.data import OpenData
 from rpl_agent.guarantee.open_world.ties import ProposedTie, propose_ties
 from rpl_agent.guarantee.open_world.witness import FinishedPlays, OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.pipeline import Config
+from rpl_agent.guarantee.proof.open_world import counts_since, grouped_plays, listed_plays
 
 KIND = "open"
 #: Stored in place of a fact that is a function.
 FUNCTION = "function"
+#: The columns of plays.
+PLAYS = ("earned", "size", "steps", "cut_in", "stakes")
 
 
 @dataclass
@@ -208,6 +211,43 @@ def stored_data(stored: OpenState) -> OpenData:
     return found
 
 
+def foreign_parts(proof: dict[str, Any], stored: OpenState) -> list[str]:
+    """The parts of an accepted proof that are not those of the stored run: the checker takes them as they are."""
+    data, assumed, lower = proof["data"], proof["assumed"], proof["lower"]
+    columns = (stored.rows, stored.rewards, stored.successors, stored.counts)
+    facts = {name: value for name, value in stored.facts.items() if value != FUNCTION}
+    parts: dict[str, tuple[Any, Any]] = {
+        "delta": (proof["delta"], stored.config.delta),
+        "facts": ({name: assumed[name] for name in facts}, facts),
+        "outcomes": (data["outcomes"], [list(entry) for entry in zip(*(column.tolist() for column in columns))]),
+        "starts": (data["starts"], [[s, n] for s, n in enumerate(stored.starts.tolist()) if n]),
+    }
+    if lower is not None:
+        parts |= _parts_of_policy(lower, stored)
+    return [f"the {name} of the proof are not those of the run" for name, (one, two) in parts.items() if one != two]
+
+
+def _parts_of_policy(lower: dict[str, Any], stored: OpenState) -> dict[str, tuple[Any, Any]]:
+    played = None if stored.best is None else stored.best.played or stored.witness
+    if played is None:
+        return {"plays": (lower["plays"], None)}
+    number = sum(play[3] for play in lower["plays"])
+    plays = FinishedPlays(*(getattr(played, name)[:number].tolist() for name in PLAYS))  # running ones come later
+    since = counts_since(played.before, stored.counts.tolist())
+    policy = OpenPolicy(played.actions, played.unseen)
+    return {
+        "number and rules of the policy": (
+            [lower["policy_number"], lower["unseen"], lower["rules"]],
+            [played.number, played.unseen, policy.table(len(stored.states)).tolist()],
+        ),
+        "plays": (sorted(lower["plays"]), sorted(listed_plays(grouped_plays(plays)))),
+        "outcomes since the policy was fixed": (
+            lower["since"] or None,
+            [[k, n] for k, n in enumerate(since.tolist()) if n] if lower["rest"] is not None else None,
+        ),
+    }
+
+
 def stored_ties(stored: OpenState) -> list[ProposedTie]:
     """Ties that a stored run suggests; with forecasts, unless facts are functions."""
     data, best, certificate = stored_data(stored), stored.best, stored.session.certificate
@@ -271,6 +311,6 @@ def _restore(session: OpenSession, stored: OpenState) -> None:
 
 
 def _witness(stored: StoredPlays, session: OpenSession) -> PlayedPolicy:
-    plays = FinishedPlays(*(getattr(stored, name).tolist() for name in ("earned", "size", "steps", "cut_in", "stakes")))
+    plays = FinishedPlays(*(getattr(stored, name).tolist() for name in PLAYS))
     policy, share = OpenPolicy(stored.actions, stored.unseen), session.ledger.take_policy(stored.number)
     return PlayedPolicy(policy, stored.number, share, stored.before, stored.expected, stored.stake, plays)

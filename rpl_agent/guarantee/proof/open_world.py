@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from rpl_agent.guarantee.open_world.values import (
     ranges,
     shares_of,
 )
-from rpl_agent.guarantee.open_world.witness import PlayedPolicy, lower_return
+from rpl_agent.guarantee.open_world.witness import FinishedPlays, PlayedPolicy, lower_return
 from rpl_agent.guarantee.stakes import MIXTURE, MOST_SWEEPS, upper_mean
 
 #: By how much logarithms of wealth exceed what is needed, tried one after the other: floats are not rationals.
@@ -103,6 +104,25 @@ def _listed(data: dict[str, Any], lower: dict[str, Any], known: int) -> list[Any
     for s, name in enumerate(data["names"][:known]):
         commands = [data["commands"][rule[s]] for rule in lower["rules"]]
         found.append([name, commands[0] if len(commands) == 1 else commands])
+    return found
+
+
+def grouped_plays(episodes: FinishedPlays) -> Counter[tuple[float, int, int, int]]:
+    """How often plays were alike: what they earned, the steps and the state of a cut, the stake."""
+    steps = np.where(episodes.cut_in == END, 0, episodes.steps)
+    columns = (episodes.numbers(), steps, episodes.cut_in, episodes.stake)
+    return Counter(zip(*(column.tolist() for column in columns)))
+
+
+def listed_plays(plays: Counter[tuple[float, int, int, int]]) -> list[list[Any]]:
+    """Plays as a proof lists them."""
+    return [[*play[:3], count, play[3]] for play, count in plays.items()]
+
+
+def counts_since(before: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """Counts of outcomes since a policy was fixed."""
+    found = np.array(counts, dtype=np.int64)
+    found[: len(before)] -= before
     return found
 
 
@@ -192,17 +212,10 @@ class OpenAttempt:
         share = math.exp(-self.margin) * played.share
         table = played.policy.table(len(data.states))
         episodes = played.complete()
-        columns = (
-            episodes.numbers(),
-            np.where(episodes.cut_in == END, 0, episodes.steps),
-            episodes.cut_in,
-            episodes.stake,
-        )
-        plays = Counter(zip(*(column.tolist() for column in columns)))
+        plays = grouped_plays(episodes)
         rest, since, after = None, [], None
         if (episodes.cut_in != END).any():
-            counts = np.array(data.counts, dtype=np.int64)
-            counts[: len(played.before)] -= played.before
+            counts = counts_since(played.before, data.counts)
             since = [[int(k), int(counts[k])] for k in np.flatnonzero(counts)]
             rest, after = self._rest(table, counts, played.before, OPEN_REST * share)
         numbers = np.array([self._number(earned, steps, cut, after) for earned, steps, cut, _ in plays])
@@ -212,7 +225,7 @@ class OpenAttempt:
             "policy_number": played.number,
             "rules": table.tolist(),
             "unseen": played.policy.unseen,
-            "plays": [[*play[:3], count, play[3]] for play, count in plays.items()],
+            "plays": listed_plays(plays),
             "since": since,
             "rest": rest,
             "start": found,
