@@ -9,7 +9,7 @@ from fractions import Fraction
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rpl_agent import BaseCallback, CertificateLog, DataError, ModelError, Never, RPLAgent, RPLWarning
@@ -20,6 +20,7 @@ from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.stepping import EnvSource
 from rpl_agent.agent.schedule import NEVER, Limits
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
+from rpl_agent.core.model.states import canonical
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.open_world.data import END, OpenData
@@ -200,6 +201,24 @@ def test_vector_environments_count_every_step_and_every_start_once(mode):
     witness = agent.session.experience.witness
     assert 0 < len(witness.complete()) == len(witness.given_up())
     assert agent.certificate.lower <= best_value(3, 0.2, 0.9) <= agent.certificate.upper
+
+
+SHOWN = {
+    "text": (Text(3), "abc{}".format),
+    "sequence": (Sequence(Discrete(9)), lambda at: (at, 7, 7)),
+    "tuple": (Tuple([Discrete(9), Text(9)]), lambda at: (at, f"place {at}")),
+    "dict": (Dict(place=Tuple([Text(9), Discrete(9)])), lambda at: {"place": (f"place {at}", at)}),
+}
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("kind", SHOWN)
+def test_copies_show_the_states_that_one_environment_shows(kind, mode):
+    """Gymnasium batches tuples part by part, but texts, sequences and the like by environment."""
+    space, shown = SHOWN[kind]
+    copies = SyncVectorEnv([lambda: Corridor(space=space, shown=shown) for _ in range(3)], autoreset_mode=mode)
+    agent = agent_of(copies).learn(20)
+    assert set(agent.session.experience.data.states) <= {canonical(shown(at)) for at in range(4)}
 
 
 def test_a_budget_in_steps_cuts_the_last_episode_which_still_counts():

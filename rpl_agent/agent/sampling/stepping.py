@@ -25,7 +25,7 @@ import numpy as np
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
-from rpl_agent.agent.world.observations import Env, is_vector, part
+from rpl_agent.agent.world.observations import Env, is_vector, observation_space, part
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model.states import canonical
 
@@ -91,7 +91,7 @@ class EnvSource:
         self._env, self._checker, self._rng, self._seed = env, checker, rng, seed
         self._opening = opening
         self._records = not opening  # record the first calls of a run only
-        self._single = not is_vector(env)
+        self._single, self._space = not is_vector(env), observation_space(env)
         self._mode = "DISABLED" if self._single else _autoreset_mode(env)
         self._lanes = [Lane() for _ in range(int(env.num_envs) if is_vector(env) else 1)]
         self._wheres = [partial(self._where, i) for i in range(len(self._lanes))]
@@ -181,7 +181,7 @@ class EnvSource:
     def _begin(self, observations: Any, i: int) -> None:
         lane = self._lanes[i]
         where = lambda: f"{self._place(i)}reset"  # noqa: E731
-        seen, info = (observations, self._info) if self._single else (part(observations, i), None)
+        seen, info = (observations, self._info) if self._single else (part(observations, i, self._space), None)
         lane.state, lane.drawn = self._checker.begin(seen, where, info)
         lane.phase, lane.length = FRESH, 0
         lane.draws += lane.drawn is not None
@@ -206,7 +206,7 @@ class EnvSource:
             cut = flag(truncated if single else truncated[i], "truncated", where)
             reward = number(rewards if single else rewards[i], where)
             last = observations if final is None or not (ended or cut) else final
-            last = last if single else part(last, i)
+            last = last if single else part(last, i, self._space)
             self._advance(i, rows[i], last, reward, (ended, cut), request, done, seen)
             if ended or cut:
                 lane.phase = RESETTING if self._mode == "NEXT_STEP" else OVER

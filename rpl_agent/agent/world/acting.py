@@ -88,7 +88,7 @@ def predict_action(
     A randomised policy is always drawn from: its mode is another policy.
     """
     single = not _is_batch(actor, observation)
-    observations = [observation] if single else _split(observation)
+    observations = [observation] if single else _split(actor, observation)
     policy, pmdp, rng = actor.policy, actor.pmdp, None
     if state is None and episode_start is None and policy.rows is not None and policy.rows.ndim > 1:
         _need_memory(actor, single)
@@ -116,7 +116,7 @@ def predict_open(agent: Any, observation: Any, state: Any, episode_start: Any) -
     """As `predict_action`, for an agent without a model; states never seen get the policy's action for these."""
     session, world = agent.session, agent.session.world
     single = not _is_batch(agent, observation)
-    observations = [observation] if single else _split(observation)
+    observations = [observation] if single else _split(agent, observation)
     horizon = session.assumptions.horizon
     if state is None and episode_start is None and horizon is not None:
         _need_memory(agent, single)
@@ -159,11 +159,12 @@ def _is_batch(actor: Actor, observation: Any) -> bool:
     return np.ndim(part) > (0 if shape is None else len(shape))
 
 
-def _split(observation: Any) -> list[Any]:
+def _split(actor: Actor, observation: Any) -> list[Any]:
+    space = None if actor.world is None else observation_space(actor.world.env)
     leaf = observation
     while isinstance(leaf, (dict, tuple)):
         leaf = next(iter(leaf.values())) if isinstance(leaf, dict) else leaf[0]
-    return [part(observation, i) for i in range(len(leaf))]
+    return [part(observation, i, space) for i in range(len(leaf))]
 
 
 def _state(actor: Actor, observation: Any, step: int, before: Any, i: int) -> int:

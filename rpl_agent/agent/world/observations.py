@@ -38,11 +38,19 @@ def observation_space(env: Any) -> Any:
     return env.single_observation_space if is_vector(env) else env.observation_space
 
 
-def part(batch: Any, i: int) -> Any:
-    """One observation of a batch; dictionaries and tuples of arrays are batched part by part."""
+def part(batch: Any, i: int, space: Any) -> Any:
+    """One observation of a batch, of this space (None: unknown).
+
+    Dictionaries and tuples are batched part by part. A tuple of any other space has an observation per environment.
+    """
     if isinstance(batch, Mapping):
-        return {key: part(value, i) for key, value in batch.items()}
-    return tuple(part(value, i) for value in batch) if isinstance(batch, tuple) else batch[i]
+        return {key: part(value, i, None if space is None else space[key]) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        from gymnasium.spaces import Tuple
+
+        if isinstance(space, Tuple):
+            return tuple(part(value, i, inner) for value, inner in zip(batch, space.spaces))
+    return batch[i]
 
 
 def make_registered(identifier: Any, /, **keywords: Any) -> gym.Env | None:
