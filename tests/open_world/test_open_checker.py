@@ -16,6 +16,7 @@ import gymnasium as gym
 import pytest
 
 from rpl_agent import RPLAgent
+from rpl_agent.agent.runs import verify_run
 from rpl_agent.cli import main
 from rpl_agent.core.evidence.ledger import OpenLedger, of_states
 from rpl_agent.guarantee import checker, open_checker
@@ -306,6 +307,16 @@ def test_runs_write_proofs_and_verify_checks_them(tmp_path, monkeypatch, capsys)
     (tmp_path / "alone.proof.json.gz").unlink()
     assert main(["certify", "alone.json", "--verify"]) == 1
     assert "is missing" in capsys.readouterr().out
+
+
+def test_a_policy_that_was_replaced_may_end_its_plays_later(tmp_path):
+    """Copies still play a policy when the next one is fixed: the proof counts these plays, its judgement did not."""
+    copies = gym.vector.SyncVectorEnv([lambda: gym.wrappers.TimeLimit(Walk(), 5)] * 3)
+    agent = RPLAgent(copies, **KINDS["returns per state"][1], delta=0.1, seed=3).learn(150)
+    agent.learn(100, folder=tmp_path / "a", reset_num_timesteps=False)
+    best = agent.session.best
+    assert best.played is not agent.session.experience.witness and best.plays < len(best.played.complete())
+    assert verify_run(tmp_path / "a")["verified"]
 
 
 def test_verify_compares_all_parts_of_a_proof_with_the_run(tmp_path, monkeypatch, capsys):

@@ -72,7 +72,12 @@ def stated_open(certificate: OpenCertificate, proof: dict[str, Any]) -> OpenCert
     """The certificate with the numbers of its proof."""
     if "refused" in proof:
         return certificate
-    return replace(certificate, lower=proof["claim"]["lower"], upper=proof["claim"]["upper"], proved=True)
+    claim, plays = proof["claim"], _number_of_plays(proof)
+    return replace(certificate, lower=claim["lower"], upper=claim["upper"], plays=plays, proved=True)
+
+
+def _number_of_plays(proof: dict[str, Any]) -> int:
+    return sum(play[3] for play in proof["lower"]["plays"]) if proof["lower"] is not None else 0
 
 
 def belongs_open(proof: dict[str, Any], certificate: OpenCertificate) -> list[str]:
@@ -86,7 +91,7 @@ def belongs_open(proof: dict[str, Any], certificate: OpenCertificate) -> list[st
         "number of steps": (sum(outcome[3] for outcome in data["outcomes"]), certificate.samples),
         "number of episodes": (sum(count for _, count in data["starts"]), certificate.episodes),
         "number of states": (data["states"], certificate.states),
-        "number of plays": (sum(p[3] for p in lower["plays"]) if lower else 0, certificate.plays if lower else 0),
+        "number of plays": (_number_of_plays(proof), certificate.plays if lower else 0),
     }
     if lower is not None:
         pairs["policy"] = (_listed(data, lower, len(told["policy"])), told["policy"])
