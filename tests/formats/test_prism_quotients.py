@@ -39,6 +39,7 @@ def test_any_other_division_is_refused_with_what_to_write_instead(first, second)
     with pytest.raises(PrismError, match=r"divides by a parameter.*declare the quotient as an unknown of its own") as e:
         prism.loads(text(first, second), parameters=BOX)
     assert "line 6" in str(e.value) or ":6:" in str(e.value)
+    assert e.value.reason.endswith("and write r")  # no state is named where no variable matters
 
 
 def test_a_division_by_zero_is_named():

@@ -275,14 +275,15 @@ class Projection:
 
 
 def exact_values(node: Node, variables: Sequence[StateVariable], columns: Columns, n: int) -> list[Any]:
-    """The values of an expression in n states by the plain evaluator; an error names the state."""
+    """The values of an expression in n states by the plain evaluator; an error names the variables it depends on."""
     values = []
     for state in np.array(columns, dtype=np.int64).reshape(len(columns), n).T.tolist():
         try:
             value = interpret(node, state)
         except PrismError as error:
             shown = ", ".join(f"{variables[i].name}={state[i]}" for i in sorted(node.support))
-            raise PrismError(f"{error.reason} at ({shown})", node.position) from None
+            place = f" at ({shown})" if shown else ""
+            raise PrismError(f"{error.reason}{place}", node.position) from None
         if node.type is Type.INT and abs(value) >= LIMIT:
             raise PrismError("integer out of the 62-bit range", node.position)
         values.append(value)
