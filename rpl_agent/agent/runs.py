@@ -235,6 +235,9 @@ def verify_run(folder: str | Path) -> dict[str, Any]:
     problems = [] if certificate.truncation == note else [f"the certificate's note on the time limit should be: {note}"]
     missing = [text for text in agent.session.assumptions if text not in certificate.assumptions]
     problems += [f"the certificate does not say what it assumes: {text}" for text in missing]
+    stored = agent.session.certificate
+    if certificate.plays is not None and (stored is None or stored.plays != certificate.plays):
+        problems.append("the plays of the policy are not those of the run")
     origin = "the run's own data"
     return verdict(certificate, agent.pmdp, agent.counts, path, agent.session.earlier, problems, origin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import gymnasium as gym
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from rpl_agent import Certificate, Config, Objective, RPLAgent, build_noise
+from rpl_agent.agent.runs import verify_run
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.sampling.judge import LARGEST_SHARE, LEAST_SHARE, JudgedPlays
 from rpl_agent.core.model import Policy
@@ -74,6 +76,16 @@ def test_plays_with_another_share_range_or_number_are_refused(forge, learned):
     assert certificate.plays is not None
     forged = replace(certificate, plays=forge(certificate.plays))
     assert verify(forged, learned.pmdp, counts, learned.session.earlier).problems
+
+
+def test_a_run_is_verified_with_its_own_plays(tmp_path):
+    agent().learn(budget=600, folder=tmp_path / "run")
+    assert verify_run(tmp_path / "run")["verified"]
+    path = tmp_path / "run" / "certificate.json"
+    told = json.loads(path.read_text())
+    told["plays"]["numbers"] = [min(x + 0.1, told["plays"]["high"]) for x in told["plays"]["numbers"]]
+    path.write_text(json.dumps(told))
+    assert "the plays of the policy are not those of the run" in verify_run(tmp_path / "run")["problems"]
 
 
 def test_bounds_hold_in_many_runs_at_every_look(sized):
