@@ -79,7 +79,7 @@ def test_plays_with_another_share_range_or_number_are_refused(forge, learned):
 
 
 def test_a_run_is_verified_with_its_own_plays(tmp_path):
-    agent().learn(budget=600, folder=tmp_path / "run")
+    agent().learn(budget=300, folder=tmp_path / "run")
     assert verify_run(tmp_path / "run")["verified"]
     path = tmp_path / "run" / "certificate.json"
     told = json.loads(path.read_text())
