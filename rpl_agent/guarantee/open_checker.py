@@ -366,6 +366,7 @@ class Statement:
         self.successors = self._successors(told["successors"])
         self.data.respects(self.assumed, self.successors)
         self.overall = self._overall(told["overall"])
+        self.slack = max(checker.ONE, *map(abs, self.overall)) // 10**9  # returns are sums of floats
 
     def _successors(self, given: Any) -> list[list[int]] | None:
         if given is None:
@@ -429,6 +430,9 @@ class Statement:
         worth = -down(from_file(earned))
         if whole(cut, END, "the state of a cut") != END:
             worth += self._after(whole(steps, 0, "the steps of a play"), cut, rest)
+        else:  # below it, what was earned would count as the least return
+            need(-worth >= self.overall[0] - self.slack, f"a play returned {earned!r}, less than any play can")
+        need(-worth <= self.overall[1] + self.slack, f"a play returned {earned!r}, more than any play can")
         need(whole(stake, 0, "the stake of a play") < len(PLANNED_STAKES), "the stake of a play does not exist")
         return Play(worth, whole(count, 1, "a number of plays"), stake)
 
@@ -484,6 +488,7 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
     """What the file proves; raises `checker.Refused` with the reason if something fails."""
     statement, claim = Statement(proof), proof["claim"]
     upper, lower = (Fraction(bound, checker.ONE) for bound in (statement.upper(), statement.lower()))
+    need(lower <= upper, "the policy returns more than any policy can: the data or the facts are false")
     need(from_file(claim["upper"]) >= upper, f"upper {claim['upper']!r} is claimed, but {float(upper)!r} is proved")
     need(from_file(claim["lower"]) <= lower, f"lower {claim['lower']!r} is claimed, but {float(lower)!r} is proved")
     plays = sum(count for *_, count, _ in proof["lower"]["plays"]) if proof["lower"] is not None else 0
@@ -526,6 +531,7 @@ def question(proof: dict[str, Any], found: dict[str, Any]) -> list[str]:
     if lower is not None:
         name = f"number {lower['policy_number']} of those fixed, SHA-256 {digest([lower['rules'], lower['unseen']])}"
         lines.append(f"policy: {name}; fixed before its plays, every play that was begun counts")
+        lines.append(f"plays: SHA-256 {digest([lower['plays'], lower['since']])}")
     return [*lines, f"delta: {proof['delta']}"]
 
 

@@ -343,8 +343,8 @@ def test_verify_compares_all_parts_of_a_proof_with_the_run(tmp_path, monkeypatch
 
     def earn_more(file):
         for play in file["lower"]["plays"]:
-            play[0] += 0.5
-        file["lower"]["start"] = file["claim"]["lower"] = told["lower"] + 0.2
+            play[0] = min(play[0] + 0.2, 1.0) if play[2] < 0 else play[0]
+        file["lower"]["start"] = file["claim"]["lower"] = told["lower"] + 0.05
 
     def forget(file):
         """Drop an outcome of an action that the policy does not take."""

@@ -523,6 +523,38 @@ def test_plays_are_numbers_that_are_rounded_against_the_claim():
         assert sentence in refusal(found._play, play, rest)
 
 
+@pytest.mark.parametrize("low, high, slack", [(-4, 3, 4e-9), (-3, 4, 4e-9), (-0.25, 0.5, 1e-9)])
+def test_plays_respect_the_stated_range_of_returns(low, high, slack):
+    """Up to the rounding of sums of floats; what follows a cut counts as little as is proved, so it may be less."""
+    found = Statement(statement(discount=0.5, deterministic=False, returns=[low, high]))
+    rest = [[int(-low * ONE)]]
+
+    def play(earned: float, cut: int = END) -> list:
+        return [earned, 1, cut, 1, 0]
+
+    for earned in (low, high, low - 0.99 * slack, high + 0.99 * slack):
+        assert found._play(play(earned), None).worth == -checker.down(F(earned))
+    assert "less than any play can" in refusal(found._play, play(low - 1.01 * slack), None)
+    assert "more than any play can" in refusal(found._play, play(high + 1.01 * slack), None)
+    assert found._play(play(2 * low, 0), rest).worth == -2.5 * low * ONE
+    assert "more than any play can" in refusal(found._play, play(high - low / 2 + 1.01 * slack, 0), rest)
+    found.slack = 0
+    assert [found._play(play(end), None).often for end in (low, high)] == [1, 1]
+
+
+def test_a_policy_returns_no_more_than_any_policy_can():
+    """Plays that return 4 and one row that returns 1/2: the facts or the data are false, whatever is claimed."""
+    part = {"policy_number": 1, "rules": [[0]], "unseen": 0, "rest": None, "since": []}
+    data = {"states": 1, "actions": 1, "starts": [[0, 6_000]], "outcomes": [[0, 0.5, END, 6_000]]}
+    upper, lower = {"steps": [[0, 0.5]], "start": 0.625}, {**part, "plays": [[4.0, 1, END, 500, 0]]}
+    for start, fits in ((0.625, True), (0.625 + 2**-40, False)):
+        proof = statement(upper=upper, lower={**lower, "start": start}, data=data)
+        if fits:
+            assert open_checker.check(proof)["lower"] == 0.0
+        else:
+            assert "more than any policy can" in refusal(open_checker.check, proof)
+
+
 @pytest.mark.parametrize("discount", [0.3, 0.97, 1.0])
 def test_powers_are_enclosed_from_both_sides(discount):
     for steps in (0, 1, 2, 3, 11, 64):

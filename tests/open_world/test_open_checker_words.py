@@ -80,10 +80,11 @@ def test_worlds_with_one_outcome_per_action_and_policies_are_named():
     found = open_checker.check(proof)
     told = open_checker.question(proof, found)
     assert "assumed: every action has one outcome" in told
-    assert told[-2] == (
+    assert told[-3:-1] == [
         f"policy: number 3 of those fixed, SHA-256 {digest([[[0]], 2])}; fixed before its plays, every play that was "
-        "begun counts"
-    )
+        "begun counts",
+        f"plays: SHA-256 {digest([PLAYS, []])}",
+    ]
     assert found["plays"] == 25
     assert open_checker.sentence(proof, found) == (
         "proved with probability ≥ 1 − 0.1 over 60 steps of 50 episodes: this policy returns at least 0.0 (it was "
