@@ -3,10 +3,12 @@
 First table: worlds of public benchmarks, built from their published rules, tied (the same unknowns everywhere) and
 untied (only the graph is known); δ = 0.1 as there. The policy in use is a softmax of the optimal action values, worth
 half of the way from a random policy to the best one; that of resource gathering takes the best action except with
-probability 3e-5, as in the public code. ``ours``: the least of a row of sizes at which an improvement is certified,
-median, least and most over the seeds. ``SPIBB``, ``2s`` and ``beta``: at least so many trajectories are needed before
-the bound of Laroche et al. (2019) and the two of Wienhöft et al. (2023) allow one state-action pair to be changed with
-a positive gain, by their formulas with the true gain of the best policy and the true visits of the most frequent pair.
+probability 3e-5, as in the public code. ``ours``: how long a log has to grow until an improvement is certified,
+the first of a row of sizes at which one is and then halves between it and the size before, until one that fails is at
+most a tenth shorter; median, least and most over the seeds. ``SPIBB``, ``2s`` and ``beta``: at least so many
+trajectories are needed before the bound of Laroche et al. (2019) and the two of Wienhöft et al. (2023) allow one
+state-action pair to be changed with a positive gain, by their formulas with the true gain of the best policy and the
+true visits of the most frequent pair.
 
 Second table: the cliff grid, δ = 0.001: improvements from logs of a policy with 20 % random actions, at one common
 parameter and from two certificates; then the fewest steps with P(fall) ≤ 0.05 (the optimum is 13.706). Of a statement
@@ -40,8 +42,8 @@ from rpl_agent.guarantee.shown import true_value
 DELTA = 0.1
 #: worlds and sizes of logs for false improvements; runs may exceed the share δ by chance
 FALSE, FALSE_SIZES, ALLOWED_MORE = ("grid", "wet chicken"), (2, 20, 200), 1.1
-#: trajectories at which an improvement is looked for
-SIZES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
+#: trajectories at which an improvement is looked for, and how close the size found is to one that fails
+SIZES, FINE = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000), 0.1
 #: processor seconds after which no further seed or run is begun, for each row
 PATIENCE = 30.0
 
@@ -145,14 +147,28 @@ def _first(
     seed: int,
     steps: int,
 ) -> tuple[float, bool]:
-    """(the first size at which an improvement is certified, inf if none is; whether what was certified is true)."""
-    for size in sizes:
-        counts = worlds.logged(pmdp, theta, objective, used, size, 1000 * seed + size, steps)
+    """(the size of a growing log at which an improvement is certified, inf if none is; whether all of it is true)."""
+    holds, fails = True, 0
+
+    def improves(size: int) -> bool:
+        nonlocal holds
+        counts = worlds.logged(pmdp, theta, objective, used, size, seed, steps)  # begins with every shorter one
         found = improve(pmdp, counts, objective, used, delta=DELTA)
         if found.improves:
             values = [true_value(pmdp, objective, policy, theta) for policy in (found.policy, used)]
-            return size, bool(found.lower <= values[0] - values[1] + 1e-5 * abs(values[0]))
-    return math.inf, True
+            holds &= bool(found.lower <= values[0] - values[1] + 1e-5 * abs(values[0]))
+        return found.improves
+
+    for size in sizes:
+        if improves(size):
+            break
+        fails = size
+    else:
+        return math.inf, holds
+    while size - fails > max(1.0, FINE * size):
+        middle = (fails + size) // 2
+        size, fails = (middle, fails) if improves(middle) else (size, middle)
+    return size, holds
 
 
 def _formulas(
