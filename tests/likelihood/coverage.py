@@ -70,9 +70,10 @@ def certificate_look(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, del
 
 
 def set_look(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, delta: float) -> tuple[Policy, bool]:
-    """(the best policy at the estimate, whether the set misses the truth or its model is refuted)."""
+    """(the best policy at the estimate, if there is one, whether the set misses the truth or its model is refuted)."""
     found = uncertainty_from(pmdp, counts, Config(delta=delta), DISCOUNTED)
-    policy = solve_at(pmdp, found.estimate, DISCOUNTED).policy
+    at = found.estimate
+    policy = Policy.uniform(pmdp) if at is None else solve_at(pmdp, at, DISCOUNTED).policy
     if found.region is None or found.fallback is not None:
         return policy, True
     return policy, not found.region.contains(pmdp.table.reduction.coordinates(theta))[0]

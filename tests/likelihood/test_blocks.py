@@ -388,3 +388,18 @@ def test_many_joint_rows_and_cycles_keep_their_hull(monkeypatch):
 def shared_coins(n: int):
     """n coins, each thrown in three states one after the other."""
     return chain(3 * n, lambda s: {1: f"p{s // 3}", -2 - s: f"1-p{s // 3}"}, [f"p{k}" for k in range(n)])
+
+
+def test_a_die_that_no_row_throws_leaves_the_estimate_of_the_others():
+    """Its chances are in the middle of their bounds, 3/2 in all, unless the domain has a say."""
+    dice = [[f"{die}{k}" for k in range(3)] for die in "tuvw"]
+    domain = Domain.box([name for die in dice for name in die], 0.0, 1.0)
+    for die in dice:
+        domain = domain.with_simplex(die)
+    thrown = [dict(enumerate([*die, " - ".join(["1", *die])])) for die in dice[:3]]
+    model = build(0, lambda s: {"throw": thrown[s]} if s < 3 else {"stay": {s: "1"}}, domain=domain)
+    counts = Counts(model)
+    counts.add_batch(np.full(model.num_transitions, 50))
+    found = point_estimate(model, counts)
+    assert model.domain.contains(found)
+    assert np.allclose(found[:9], 0.25, atol=0.05)

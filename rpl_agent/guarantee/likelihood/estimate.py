@@ -92,6 +92,9 @@ def _estimate_by_blocks(pmdp: ParametricMDP, counts: Counts, barrier: float) -> 
             return None
         theta[[place[name] for name in block.model.table.parameters]] = found
     theta = np.clip(theta, domain.lower, domain.upper)
+    unused = ~used_parameters(pmdp.table)
+    if unused.any() and not domain.contains(theta):  # the chances of a die that no row throws may add up to too much
+        theta[unused] = domain.center()[unused]
     return theta if domain.contains(theta) else None
 
 
