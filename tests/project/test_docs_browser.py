@@ -32,7 +32,7 @@ def test_pages_open_from_disk_and_the_api_is_there(site, browser):  # noqa: F811
         assert "rpl_agent" in page.inner_text("h1")
         assert page.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
         page.goto((site / "reference" / "models.html").as_uri())
-        assert page.locator("#rpl_agent\\.model\\.objective\\.Objective").count() == 1
+        assert page.locator("[id='rpl_agent.core.model.objectives.objective.Objective']").count() == 1
         page.goto((site / "index.html").as_uri())
         page.locator("a[href$='own_env.html']").first.click()
         page.wait_for_url("**/tutorials/own_env.html")
