@@ -27,7 +27,7 @@ from rpl_agent.agent.storage.checkpoint import read_source as read_source
 from rpl_agent.agent.storage.open_state import OpenState, foreign_parts, is_open, read_open
 from rpl_agent.agent.storage.state import stored_model
 from rpl_agent.agent.world.observations import Env
-from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.errors import DataError, ModelError, text_of
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, ParametricMDP
 from rpl_agent.core.schema import jsonable, read_json
@@ -319,7 +319,7 @@ def verdict_open(path: Path, stored: OpenState | None = None) -> dict[str, Any]:
 
 def is_open_certificate(path: Path) -> bool:
     """Whether a file is a certificate without a model."""
-    return path.is_file() and read_json(path.read_text(), str(path)).get("format") == FORMAT
+    return path.is_file() and read_json(text_of(path), str(path)).get("format") == FORMAT
 
 
 def open_certificate(folder: Path) -> OpenCertificate | None:

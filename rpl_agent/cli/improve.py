@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.certify import add_data, read_data, write_stated
@@ -11,6 +12,7 @@ from rpl_agent.cli.parser import count, output_file
 from rpl_agent.core.errors import ModelError
 
 if TYPE_CHECKING:
+    from rpl_agent.cli.common import ModelSource
     from rpl_agent.core.model import Policy
 
 
@@ -104,15 +106,7 @@ def run_improve(arguments: argparse.Namespace) -> int:
     config = config_of(arguments)
     policy = None if arguments.policy is None else policy_of(arguments.policy, source)
     returns = None
-    baseline: Policy | str = "log"
-    if arguments.baseline == "frequencies":
-        baseline = "frequencies"
-    if arguments.baseline != "log":
-        if arguments.returns is not None:
-            raise ModelError("--returns belongs to an unknown baseline (--baseline log)")
-        baseline = baseline if baseline == "frequencies" else policy_of(arguments.baseline, source)
-    elif arguments.data is None:
-        raise ModelError("an unknown baseline is read from a log: give --data LOG, or --baseline FILE")
+    baseline = _baseline(arguments, source)
     counts, quarantined = read_data(arguments, source)
     if baseline == "log":
         bounds = None if arguments.returns is None else tuple(arguments.returns)
@@ -127,3 +121,19 @@ def run_improve(arguments: argparse.Namespace) -> int:
     shown |= {"baseline": arguments.baseline, "quarantined": quarantined}
     emit(arguments, shown, "improvement", str(found))
     return 0 if found.improves else 1
+
+
+def _baseline(arguments: argparse.Namespace, source: ModelSource) -> Policy | str:
+    """The policy of --baseline FILE, or how an unknown one is bounded."""
+    given: str = arguments.baseline
+    if given == "log":
+        if arguments.data is None:
+            raise ModelError("an unknown baseline is read from a log: give --data LOG, or --baseline FILE")
+        return given
+    if arguments.returns is not None:
+        raise ModelError("--returns belongs to an unknown baseline (--baseline log)")
+    if given == "frequencies":
+        return given
+    if not Path(given).suffix:
+        raise ModelError(f"--baseline {given} is none of log, frequencies and FILE (.csv, .json, .strat, .zip)")
+    return policy_of(given, source)

@@ -82,6 +82,21 @@ def as_path(given: Any, name: str) -> Path:
     return Path(given)
 
 
+def require_file(path: Path) -> None:
+    """Raise unless this is a file."""
+    if not path.is_file():
+        raise DataError(f"{path} is a folder, not a file" if path.is_dir() else f"{path}: no such file")
+
+
+def text_of(path: Path) -> str:
+    """The text in a file."""
+    require_file(path)
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not a text file in UTF-8") from None
+
+
 def require_count(name: str, number: Any, unit: str) -> None:
     """Raise unless this is a whole number, at least 1."""
     if not hasattr(number, "__index__") or isinstance(number, bool) or number < 1:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.errors import DataError
+from rpl_agent.core.errors import DataError, require_file
 from rpl_agent.core.evidence.repetition import (
     EpisodeCodes,
     RepeatedChanceError,
@@ -126,8 +126,7 @@ def open_log(source: str | Path) -> Iterator[LogRows]:
     if text.startswith("minari:"):
         return _minari(text.removeprefix("minari:"))
     path = Path(text)
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
+    require_file(path)
     if path.suffix in (".parquet", ".pq"):
         return _parquet(path)
     if path.suffix in (".csv", ".tsv", ".txt"):
@@ -161,8 +160,10 @@ def _csv(path: Path, separator: str) -> Iterator[LogRows]:
                     return
                 columns = dict(zip(names, zip(*rows, strict=True), strict=True))
                 yield LogRows(columns, len(rows), partial(lambda lines, k: f"{path.name}:{lines[k]}", lines), broken)
-        except (csv.Error, UnicodeDecodeError) as error:
+        except csv.Error as error:
             raise DataError(f"{path}:{reader.line_num}: {error}") from None
+        except UnicodeDecodeError:
+            raise DataError(f"{path} is not a text file in UTF-8") from None
 
 
 def _csv_rows(reader: Any, width: int) -> tuple[list[list[str]], list[int], dict[int, str]]:

@@ -18,11 +18,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from rpl_agent.core.errors import DataError, as_path, require_kind
+from rpl_agent.core.errors import DataError, ModelError, as_path, require_kind, text_of
 from rpl_agent.core.model import ParametricMDP, Policy, StateIndex
 from rpl_agent.formats.export import identifiers
 
 Entry = tuple[Any, Any, float]
+
+#: what Python raises where JSON has another shape
+MALFORMED = (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError)
 
 
 def read_policy(path: str | Path, pmdp: ParametricMDP) -> Policy:
@@ -44,17 +47,19 @@ def read_policy(path: str | Path, pmdp: ParametricMDP) -> Policy:
     path = as_path(path, "path")
     require_kind("pmdp", pmdp, ParametricMDP)
     readers = {".csv": None, ".json": _json, ".strat": _strategy}
+    if path.suffix == ".zip":
+        raise DataError(f"{path.name}: from_sb3(path, env) reads a model of Stable-Baselines3")
     if path.suffix not in readers:
-        raise DataError(f"{path.name}: a policy is a file ending in {', '.join(readers)}")
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
+        endings = f"{', '.join(readers)}, or .zip of Stable-Baselines3"
+        raise DataError(f"{path.name}: a policy is a file ending in {endings}")
     reader = readers[path.suffix]
     return Policy.from_table(pmdp, path if reader is None else reader(path, pmdp))
 
 
 def _json(path: Path, pmdp: ParametricMDP) -> Iterator[Entry]:
+    text = text_of(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(text)
     except (ValueError, RecursionError):
         raise DataError(f"{path} is not JSON") from None
     if isinstance(content, list):
@@ -71,8 +76,11 @@ def _own(path: Path, pmdp: ParametricMDP, content: dict[str, Any]) -> Iterator[E
     if not isinstance(content["states"], dict):
         raise DataError(f"{path}: a policy with one rule per step is not read; one rule for all steps is")
     for state, choice in content["states"].items():
-        for action, weight in choice.items():
-            yield StateIndex(int(state)), action, float(weight)
+        try:
+            entries = [(StateIndex(int(state)), action, float(weight)) for action, weight in choice.items()]
+        except MALFORMED:
+            raise DataError(f"{path}: state {state!r} has {choice!r}, not a weight for each action") from None
+        yield from entries
 
 
 def _storm(path: Path, pmdp: ParametricMDP, content: list[Any]) -> Iterator[Entry]:
@@ -80,19 +88,28 @@ def _storm(path: Path, pmdp: ParametricMDP, content: list[Any]) -> Iterator[Entr
     actions = {clean: name for name, clean in identifiers(pmdp.action_names).items()}
     for entry in content:
         try:
-            given, choices = entry["s"], entry["c"]
-        except (TypeError, KeyError):
-            raise DataError(f"{path}: an entry has no state 's' or no choices 'c'") from None
-        if "m" in entry and int(entry["m"]) > 0:
-            raise DataError(f"{path}: the scheduler has memory; a policy of the model chooses by its state alone")
-        state = _storm_state(path, pmdp, given)
-        if choices == "undefined":
-            continue
-        for choice in choices:
-            label = _storm_action(choice, pmdp, state)
-            if label is None:
-                raise DataError(f"{path}: a choice of state {given} has no action label: export with choice labels")
-            yield state, actions.get(label, label), float(Fraction(str(choice.get("prob", 1))))
+            entries = _storm_entry(path, pmdp, actions, entry)
+        except (DataError, ModelError):
+            raise
+        except MALFORMED:
+            raise DataError(f"{path}: the entry {entry!r} is not a state 's' with its choices 'c'") from None
+        yield from entries
+
+
+def _storm_entry(path: Path, pmdp: ParametricMDP, actions: dict[str, str], entry: dict[str, Any]) -> list[Entry]:
+    given, choices = entry["s"], entry["c"]
+    if int(entry.get("m", 0)) > 0:
+        raise DataError(f"{path}: the scheduler has memory; a policy of the model chooses by its state alone")
+    state = _storm_state(path, pmdp, given)
+    if choices == "undefined":
+        return []
+    entries: list[Entry] = []
+    for choice in choices:
+        label = _storm_action(choice, pmdp, state)
+        if label is None:
+            raise DataError(f"{path}: a choice of state {given} has no action label: export with choice labels")
+        entries.append((state, actions.get(label, label), float(Fraction(str(choice.get("prob", 1))))))
+    return entries
 
 
 def _storm_state(path: Path, pmdp: ParametricMDP, given: Any) -> StateIndex | int:
@@ -117,7 +134,7 @@ _LINE = re.compile(r"\((?P<state>.*)\)\s*[:=]\s*(?P<action>.+)")
 
 
 def _strategy(path: Path, pmdp: ParametricMDP) -> Iterator[Entry]:
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(text_of(path).splitlines(), start=1):
         if not line.strip():
             continue
         found = _LINE.fullmatch(line.strip())

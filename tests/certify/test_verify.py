@@ -227,3 +227,9 @@ def test_a_run_is_verified_on_the_data_that_its_best_bounds_rest_on(tmp_path, ca
         found.to_json(path)
         path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
         assert main(["certify", str(agent.run_folder), "--verify"]) != 0, name
+
+
+def test_files_that_are_no_text_are_refused_by_verify(tmp_path, capsys):
+    (tmp_path / "certificate.json").write_bytes(bytes(range(128, 256)))
+    assert main(["certify", str(tmp_path / "certificate.json"), "--verify"]) == 2
+    assert "not a text file" in capsys.readouterr().err

@@ -254,6 +254,8 @@ def test_the_command_says_by_its_status_whether_there_is_an_improvement(tmp_path
     assert json.loads(capsys.readouterr().out)["method"] == RETURNS
     assert main([*command, str(tmp_path / "best.csv"), "--returns", "0", "1"]) == 2
     assert main(["improve", "rpl/Aircraft-20x10-v0", "--episodes", "5"]) == 2
+    assert main([*command, "frequency"]) == 2
+    assert "none of log, frequencies and FILE" in capsys.readouterr().out
 
 
 def test_an_improvement_is_stored_proved_and_verified_by_a_stranger(tmp_path, capsys):

@@ -107,12 +107,59 @@ def test_states_that_the_policy_cannot_reach_may_be_missing():
 
 
 @pytest.mark.parametrize(
-    "text, message", [("a,b\n1,2\n", "needs the columns"), ("state,action,weight\nstart,left,x\n", "line 2")]
+    "text, message",
+    [
+        ("a,b\n1,2\n", "needs the columns"),
+        ("state,action,weight\nstart,left,x\n", "line 2"),
+        ("state,action,weight\nstart,left\n", "line 2: no weight"),
+        ("state,action,w\nstart,left,0.9\nstart,right,0.1\n", "line 3: a second action of state start, and no column"),
+    ],
 )
 def test_bad_files_are_refused_by_line(tmp_path, text, message):
     (tmp_path / "table.csv").write_text(text)
     with pytest.raises(DataError, match=message):
         read_policy(tmp_path / "table.csv", lamp())
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "strat"])
+def test_files_that_are_no_text_are_refused(tmp_path, ending):
+    (tmp_path / f"policy.{ending}").write_bytes(bytes(range(128, 256)))
+    with pytest.raises(DataError, match=f"policy.{ending} is not a text file"):
+        read_policy(tmp_path / f"policy.{ending}", lamp())
+
+
+def test_folders_are_no_policies(tmp_path):
+    (tmp_path / "policy.csv").mkdir()
+    with pytest.raises(DataError, match=r"policy\.csv is a folder"):
+        read_policy(tmp_path / "policy.csv", lamp())
+
+
+@pytest.mark.parametrize("name", ["policy.txt", "logs", "policy"])
+def test_every_kind_of_policy_file_is_named(tmp_path, name):
+    with pytest.raises(DataError, match=r"\.csv, \.json, \.strat"):
+        read_policy(tmp_path / name, lamp())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"states": {"x": {"left": 1}}},
+        {"states": {"0": 3}},
+        {"states": {"0": {"left": "x"}}},
+        {"states": {"0": {"left": None}}},
+        [3],
+        [{"s": "a", "c": [{}]}],
+        [{"s": 0, "c": [3]}],
+        [{"s": 0, "c": 3}],
+        [{"s": 0, "c": [{"labels": 3}]}],
+        [{"s": 0, "c": [{"labels": ["left"], "prob": "1/0"}]}],
+        [{"s": 0, "m": "x", "c": [{"labels": ["left"]}]}],
+    ],
+)
+def test_malformed_json_names_the_entry(tmp_path, content):
+    (tmp_path / "policy.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"policy\.json: .*(state|entry)"):
+        read_policy(tmp_path / "policy.json", lamp())
 
 
 def scheduler_of_storm(path):

@@ -7,6 +7,7 @@ value is a number itself; an action by its name, by the user's own key, or by it
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.errors import DataError, ModelError, listed
+from rpl_agent.core.errors import DataError, ModelError, listed, text_of
 from rpl_agent.core.model.building.builder import whole_numbers
 from rpl_agent.core.model.csr import reached
 from rpl_agent.core.model.pmdp import ParametricMDP
@@ -68,26 +69,32 @@ class RowNames:
 def read_table(pmdp: ParametricMDP, path: str | Path) -> Iterator[tuple[Any, Any, float]]:
     """(state, action, weight) of each line of a CSV file; errors name the line."""
     path = Path(path)
-    with open(path, encoding="utf-8", newline="") as file:
-        lines = csv.DictReader(file)
-        columns = lines.fieldnames or []
-        if "time_step" in columns:
-            raise DataError(f"{path}: a table with time steps is not read; one rule for all steps is")
-        variables = list(pmdp.variables)
-        by_variables = bool(variables) and all(name in columns for name in variables)
-        state = "value" if "value" in columns else "state"
-        weight = next((name for name in WEIGHTS if name in columns), None)
-        if "action" not in columns or not (by_variables or state in columns):
-            raise DataError(f"{path}: needs the columns state, action, weight; it has {listed(columns)}")
-        for line in lines:
-            named = tuple(_whole(line[name], path, lines.line_num) for name in variables) if by_variables else ()
-            given = str(named) if by_variables else (line[state] or "").strip()
-            yield given, (line["action"] or "").strip(), _number(line[weight] if weight else "1", path, lines.line_num)
+    lines = csv.DictReader(io.StringIO(text_of(path), newline=""))
+    columns = lines.fieldnames or []
+    if "time_step" in columns:
+        raise DataError(f"{path}: a table with time steps is not read; one rule for all steps is")
+    variables = list(pmdp.variables)
+    by_variables = bool(variables) and all(name in columns for name in variables)
+    state = "value" if "value" in columns else "state"
+    weight = next((name for name in WEIGHTS if name in columns), None)
+    if "action" not in columns or not (by_variables or state in columns):
+        raise DataError(f"{path}: needs the columns state, action, weight; it has {listed(columns)}")
+    named: set[str] = set()
+    for line in lines:
+        values = tuple(_whole(line[name], path, lines.line_num) for name in variables) if by_variables else ()
+        given = str(values) if by_variables else (line[state] or "").strip()
+        if weight is None and given in named:
+            second = f"a second action of state {given}, and no column weight or probability"
+            raise DataError(f"{path}, line {lines.line_num}: {second}; it has {listed(columns)}")
+        named.add(given)
+        yield given, (line["action"] or "").strip(), _number(line[weight] if weight else "1", path, lines.line_num)
 
 
 def _number(text: str | None, path: Path, line: int) -> float:
+    if not text:
+        raise DataError(f"{path}, line {line}: no weight")
     try:
-        return float(text or "")
+        return float(text)
     except ValueError:
         raise DataError(f"{path}, line {line}: the weight {text!r} is not a number") from None
 
