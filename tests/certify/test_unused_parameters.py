@@ -6,11 +6,13 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy
 
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Domain, Objective, build
-from rpl_agent.core.model.unused import projection
+from rpl_agent.core.model.building.noise import build_noise
+from rpl_agent.core.model.unused import projection, without_unused
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.pipeline import Config
 from tests.reference.domains import points_of
@@ -62,6 +64,32 @@ def test_a_constraint_that_couples_an_unused_parameter_is_projected():
     # the projection of every point of D is inside
     for point in points_of(domain, np.random.default_rng(0), 50):
         assert alone.contains(point[:1], tol=0.0)
+
+
+def test_a_domain_with_sparse_rows_is_projected_like_a_dense_one():
+    rng, groups = np.random.default_rng(3), np.repeat(np.arange(24), 3)
+    sparse = Domain.box([f"p{k}" for k in range(72)], 0.05, 0.9).with_sums(groups)
+    dense = Domain(sparse.parameters, sparse.lower, sparse.upper, sparse.A.toarray(), sparse.b)
+    used = rng.random(72) < 0.7
+    one, other = projection(sparse, used), projection(dense, used)
+    assert scipy.sparse.issparse(sparse.A) and one.parameters == other.parameters
+    rows = [np.column_stack([found.A if found is other else found.A.toarray(), found.b]) for found in (one, other)]
+    np.testing.assert_allclose(*(np.unique(part.round(9), axis=0) for part in rows))
+
+
+def test_noise_that_no_state_draws_is_left_out():
+    noise = {f"n{k}": ["a", "b", "c"] for k in range(50)}  # more than 64 parameters: the rows of the domain are sparse
+    pmdp = build_noise(
+        0,
+        lambda s: ["go"],
+        noise=noise,
+        effect=lambda s, a, label: s if s >= 40 else {"a": s + 1, "b": s, "c": 41}[label],
+        key=lambda s, a: f"n{s}" if s < 40 else None,
+    )
+    smaller = without_unused(pmdp)
+    assert pmdp.num_parameters == 100 and smaller.num_parameters == 80
+    point = np.full(80, 0.5)
+    assert smaller.domain.contains(point) and not smaller.domain.contains(point + 0.01)
 
 
 def test_a_model_without_parameters_is_certified():

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy
 
 from rpl_agent import Counts, certify
 from rpl_agent.core.errors import ModelError
@@ -80,6 +81,17 @@ def test_domains():
 def test_bad_domains_are_named(make, named):
     with pytest.raises(ValueError, match=named):
         make()
+
+
+def test_a_domain_with_sparse_rows_takes_dense_ones():
+    names = [f"p{k}" for k in range(70)]
+    domain = Domain.box(names).with_sums(np.repeat(np.arange(35), 2))
+    assert scipy.sparse.issparse(domain.A)
+    narrower = domain.with_simplex(["p0", "p2"])
+    point = np.full(70, 0.4)
+    assert domain.contains(point) and narrower.contains(point)
+    point[[0, 2]] = 0.6
+    assert domain.contains(point) and not narrower.contains(point)
 
 
 # ---------------------------------------------------------------------- objectives

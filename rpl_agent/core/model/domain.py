@@ -118,11 +118,16 @@ class Domain:
         return len(self.parameters)
 
     def with_constraints(self, A: np.ndarray, b: np.ndarray) -> Domain:
-        if scipy.sparse.issparse(A):
-            rows = scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array(self.A), A]))
+        """The domain with the rows A θ ≤ b as well, A (m, d) dense or sparse; sparse rows stay sparse."""
+        if not scipy.sparse.issparse(A):
+            A = np.atleast_2d(_numbers("A", A))
+        if A.shape[1] != self.dimension:
+            raise ModelError(f"constraints on {A.shape[1]} parameters for a domain of dimension {self.dimension}")
+        if scipy.sparse.issparse(A) or scipy.sparse.issparse(self.A):
+            rows = scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in (self.A, A)]))
             rows.sum_duplicates()  # sorted now: later it is read-only
         else:
-            rows = np.vstack([self.A, np.atleast_2d(np.asarray(A, dtype=float))])
+            rows = np.vstack([self.A, A])
         return Domain(self.parameters, self.lower, self.upper, rows, np.append(self.b, b))
 
     def with_sums(self, group: np.ndarray) -> Domain:

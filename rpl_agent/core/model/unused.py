@@ -8,8 +8,10 @@ Regions are in the reduced coordinates x of the expressions, which are the same 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import scipy
 
 from rpl_agent.core.model.caching import cached_on
 from rpl_agent.core.model.domain import Domain
@@ -54,6 +56,8 @@ def projection(domain: Domain, used: np.ndarray) -> Domain | None:
     Fourier-Motzkin: a parameter is eliminated by adding every row that bounds it from above to every row that bounds
     it from below, scaled so that it cancels. Bounds alone leave nothing behind.
     """
+    if scipy.sparse.issparse(domain.A):
+        return _projection_by_groups(domain, used)
     A, b = domain.A, domain.b
     for j in np.flatnonzero(~used):
         unit = np.eye(domain.dimension)[j]
@@ -76,3 +80,24 @@ def projection(domain: Domain, used: np.ndarray) -> Domain | None:
         A, b = np.vstack([rows[kept], sums[real]]), np.concatenate([right[kept], totals[real]])
     names = tuple(name for name, keep in zip(domain.parameters, used) if keep)
     return Domain(names, domain.lower[used], domain.upper[used], A[:, used], b)
+
+
+def _projection_by_groups(domain: Domain, used: np.ndarray) -> Domain | None:
+    """`projection` of a domain with sparse rows: each group of linked parameters on its own, with dense rows."""
+    A: Any = domain.A
+    has_unused = np.isin(domain.linked, domain.linked[~used])  # (d,) parameters linked to one that is not used
+    untouched = np.flatnonzero(~(A != 0)[:, np.flatnonzero(has_unused)].sum(axis=1).astype(bool))
+    rows, right = [A[untouched]], [domain.b[untouched]]
+    for label in np.unique(domain.linked[has_unused]):
+        own = np.flatnonzero(domain.linked == label)
+        smaller = projection(domain.part(own), used[own])
+        if smaller is None:
+            return None
+        place = own[used[own]]
+        entries = scipy.sparse.coo_array(smaller.A)
+        shape = (len(smaller.b), domain.dimension)
+        rows.append(scipy.sparse.csr_array((entries.data, (entries.row, place[entries.col])), shape=shape))
+        right.append(smaller.b)
+    kept = scipy.sparse.csr_array(scipy.sparse.vstack(rows))[:, np.flatnonzero(used)]
+    names = tuple(name for name, keep in zip(domain.parameters, used) if keep)
+    return Domain(names, domain.lower[used], domain.upper[used], scipy.sparse.csr_array(kept), np.concatenate(right))
