@@ -89,10 +89,10 @@ def require_file(path: Path) -> None:
 
 
 def text_of(path: Path) -> str:
-    """The text in a file."""
+    """The text in a file, without the mark with which spreadsheets begin theirs."""
     require_file(path)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{path} is not a text file in UTF-8") from None
 

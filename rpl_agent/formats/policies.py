@@ -6,7 +6,7 @@
 ``.strat`` PRISM's list of actions, ``(values of the variables):action``
 ========== ==========================================================================================
 
-A policy of Stable-Baselines3 (``.zip``) needs its environment: `baselines.sb3.policy_of`.
+A policy of Stable-Baselines3 (``.zip``) needs its environment: `rpl_agent.studies.baselines.sb3.from_sb3`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _own(path: Path, pmdp: ParametricMDP, content: dict[str, Any]) -> Iterator[E
     if content.get("model_hash", pmdp.content_hash) != pmdp.content_hash:
         raise DataError(f"{path} is a policy of another model, {content.get('model')!r}")
     if not isinstance(content["states"], dict):
-        raise DataError(f"{path}: a policy with one rule per step is not read; one rule for all steps is")
+        raise DataError(f"{path} has one rule per step; only policies with one rule for all steps can be read")
     for state, choice in content["states"].items():
         try:
             entries = [(StateIndex(int(state)), action, float(weight)) for action, weight in choice.items()]
@@ -112,12 +112,12 @@ def _storm_entry(path: Path, pmdp: ParametricMDP, actions: dict[str, str], entry
     return entries
 
 
-def _storm_state(path: Path, pmdp: ParametricMDP, given: Any) -> StateIndex | int:
+def _storm_state(path: Path, pmdp: ParametricMDP, given: Any) -> StateIndex:
     if not isinstance(given, dict):
-        return StateIndex(int(given))
+        return StateIndex(pmdp.state_index(StateIndex(int(given))))
     if set(pmdp.variables) - set(given):
         missing = sorted(set(pmdp.variables) - set(given))
-        raise DataError(f"{path}: the state {given} says nothing about the variable {missing[0]!r}")
+        raise DataError(f"{path}: the state {given} has no value for the variable {missing[0]!r}")
     return StateIndex(pmdp.state_index(tuple(int(given[name]) for name in pmdp.variables)))
 
 
@@ -142,8 +142,7 @@ def _strategy(path: Path, pmdp: ParametricMDP) -> Iterator[Entry]:
             raise DataError(f"{path}, line {number}: expected (values):action, found {line.strip()!r}")
         texts = [text.strip() for text in found["state"].split(",")]
         try:
-            values = tuple({"true": 1, "false": 0}.get(text, text) for text in texts)
-            numbers = tuple(int(value) for value in values)
+            numbers = tuple(int({"true": "1", "false": "0"}.get(text, text)) for text in texts)
         except ValueError:
             raise DataError(f"{path}, line {number}: ({found['state']}) are not whole numbers") from None
         state = pmdp.state_index(numbers) if pmdp.variables else numbers[0]

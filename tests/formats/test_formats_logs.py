@@ -42,6 +42,13 @@ def steps(pmdp, tmp_path_factory) -> tuple[Path, np.ndarray]:
     return path, np.array(table)
 
 
+def test_logs_of_spreadsheets_begin_with_a_mark(pmdp, steps, tmp_path):
+    path, _ = steps
+    (tmp_path / "marked.csv").write_text("\ufeff" + path.read_text(), encoding="utf-8")
+    found = read_log(pmdp, tmp_path / "marked.csv").counts.transitions
+    np.testing.assert_array_equal(found, read_log(pmdp, path).counts.transitions)
+
+
 def write_numbers(path: Path, table: np.ndarray) -> None:
     path.write_text("state,action,next_state,comment\n" + "".join(f"{s},{a},{t},x\n" for s, a, t in table))
 

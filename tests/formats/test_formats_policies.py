@@ -162,6 +162,17 @@ def test_malformed_json_names_the_entry(tmp_path, content):
         read_policy(tmp_path / "policy.json", lamp())
 
 
+def test_a_scheduler_with_states_that_the_model_does_not_have_is_refused(tmp_path):
+    (tmp_path / "policy.json").write_text('[{"s": 99, "c": [{"prob": 1}]}]')
+    with pytest.raises(ModelError, match="99 is not a state of model"):
+        read_policy(tmp_path / "policy.json", lamp())
+
+
+def test_tables_of_spreadsheets_begin_with_a_mark(tmp_path):
+    (tmp_path / "table.csv").write_text("\ufeffstate,action,weight\nstart,right,1\nmid,left,1\n", encoding="utf-8")
+    assert ("start", "right", 1.0) in read_policy(tmp_path / "table.csv", lamp()).to_table(lamp())
+
+
 def scheduler_of_storm(path):
     stormpy = pytest.importorskip("stormpy")
     path.write_text(PRISM.replace("const double p;", "const double p = 0.8;"))

@@ -72,7 +72,7 @@ def read_table(pmdp: ParametricMDP, path: str | Path) -> Iterator[tuple[Any, Any
     lines = csv.DictReader(io.StringIO(text_of(path), newline=""))
     columns = lines.fieldnames or []
     if "time_step" in columns:
-        raise DataError(f"{path}: a table with time steps is not read; one rule for all steps is")
+        raise DataError(f"{path} has one rule per step; only policies with one rule for all steps can be read")
     variables = list(pmdp.variables)
     by_variables = bool(variables) and all(name in columns for name in variables)
     state = "value" if "value" in columns else "state"
