@@ -96,7 +96,7 @@ def _exact(
     transitions = [low for low, _ in file.bounds]
     file.values(transitions, polynomial)
     for text in {text for texts in (*file.state_rewards, *file.row_rewards) for text in texts}:
-        polynomial(text)
+        file.reward(text, polynomial)
     pool = Pool()
 
     def ids(texts: Sequence[str]) -> np.ndarray:
@@ -258,8 +258,12 @@ class DrnFile:
             raise ModelError(f"{self.name}: there is no state {bad[0]}")
         if len(self.labels.get("init", [0])) != 1:
             raise ModelError(f"{self.name}: {len(self.labels['init'])} initial states; one is needed")
-        if not self.reward_names and any(self.state_rewards + self.row_rewards):  # one without a name, as in PRISM
+        rewards = [*self.state_rewards, *self.row_rewards]
+        if not self.reward_names and any(rewards):  # one without a name, as in PRISM
             self.reward_names = ["rewards_1"]
+        most = max(map(len, rewards))
+        if most > len(self.reward_names):
+            raise ModelError(f"{self.name}: {most} rewards in one line, but the file names {listed(self.reward_names)}")
 
     def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
         state = np.repeat(np.arange(self.num_states), np.diff(self.state_ptr))
@@ -309,13 +313,20 @@ class DrnFile:
                     raise ModelError(f"{self.name}:{line}: {error}") from None
         return [known[text] for text in texts]
 
+    def reward(self, text: str, of: Callable[[str], Any]) -> Any:
+        """Apply a function to the text of a reward; an error names the file."""
+        try:
+            return of(text)
+        except (ModelError, ValueError) as error:
+            raise ModelError(f"{self.name}: the reward {text!r}: {error}") from None
+
     def uncertain(self) -> UncertainMDP:
         """The file with its numbers or intervals."""
         if self.parameters:
             raise ModelError(f"{self.name}: a parametric model has no numbers: use load_drn")
         lower, upper = (np.array(self.values(texts, _number)) for texts in zip(*self.bounds, strict=True))
         order = self.order[1]
-        rewards = self.rewards(lambda texts: np.array([_number(text) for text in texts]))
+        rewards = self.rewards(lambda texts: np.array([self.reward(text, _number) for text in texts]))
         return UncertainMDP(
             **self.structure(),
             lower=lower[order],
@@ -331,7 +342,10 @@ def _column(values: list[list[str]], k: int) -> list[str]:
 def _number(text: str) -> float:
     """A decimal or a fraction such as 1/3."""
     top, slash, bottom = text.strip().partition("/")
-    value = float(top) / float(bottom) if slash else float(top)
+    try:
+        value = float(top) / float(bottom) if slash else float(top)
+    except (ValueError, ZeroDivisionError):
+        value = np.nan
     if not np.isfinite(value):
         raise ModelError(f"{text} is not a finite number")
     return value

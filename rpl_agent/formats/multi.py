@@ -37,7 +37,7 @@ def multi_query(model: PrismModel, text: str) -> MultiQuery:
     found = _MULTI.fullmatch(text)
     parts = [] if found is None else list(_parts(found["parts"]))
     if len(parts) < 2:
-        raise ModelError(f"{text}: multi(…) is about at least two properties")
+        raise ModelError(f"{text}: multi(…) needs at least two properties")
     pmdp: ParametricMDP | None = None
     goals, limits = [], []
     for part in parts:
@@ -48,13 +48,13 @@ def multi_query(model: PrismModel, text: str) -> MultiQuery:
         if limit is not None:
             query = f"{limit['head']}{'min' if limit['sign'] == '<=' else 'max'}=? {limit['path']}"
         if model.query(query).complement:
-            raise ModelError(f"{part} is answered through its complement: write that one")
+            raise ModelError(f"{part} is answered as 1 minus another probability: limit that probability instead")
         own, objective = model.objective(query)
         pmdp = own if pmdp is None else _with_labels(pmdp, own, part)
         if limit is None:
             goals.append(objective)
         else:
-            limits.append(Limit(objective, float(limit["number"])))
+            limits.append(Limit(objective, _threshold(limit["number"], part)))
     assert pmdp is not None
     return MultiQuery(pmdp, tuple(goals), tuple(limits))
 
@@ -65,6 +65,13 @@ def multi_objective(model: PrismModel, text: str) -> tuple[ParametricMDP, Object
     if len(found.goals) != 1:
         raise ModelError(f'{text}: expected one property with =? and limits such as P<=0.1 [ F "fail" ]')
     return found.pmdp, found.goals[0].subject_to(*found.limits)
+
+
+def _threshold(text: str, part: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ModelError(f"the limit {part} is not understood: {text!r} is not a number") from None
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -48,7 +48,9 @@ def test_a_multi_property_is_an_objective_with_limits(model):
         ('multi(Pmax=? [ F "won" ])', "at least two"),
         ('multi(P<=0.1 [ F "won" ], P<=0.05 [ F "crash" ])', "expected one property"),
         ('multi(Pmax=? [ F "won" ], P<0.05 [ F "crash" ])', "not understood"),
-        ('multi(Pmax=? [ F "won" ], P>=0.95 [ G !"crash" ])', "complement"),
+        ('multi(Pmax=? [ F "won" ], P<=0.0.5 [ F "crash" ])', "'0.0.5' is not a number"),
+        ('multi(Pmax=? [ F "won" ], P<=1e [ F "crash" ])', "'1e' is not a number"),
+        ('multi(Pmax=? [ F "won" ], P>=0.95 [ G !"crash" ])', "1 minus another probability"),
     ],
 )
 def test_others_are_refused_by_name(model, text, message):

@@ -145,6 +145,9 @@ def test_parameters_of_a_drn_file_have_ranges_and_bad_ones_are_named(tmp_path):
         ("1 : p\n", "1 : p*p\n", "row-sum|sum to"),
         ("$0 : (-1)", "$0 = (-1)", "coins.drn:7: cannot read"),
         ("p q\n", "p q\n", "no parameter 'x' \\(parameters: p, q\\)"),
+        ("heads [0]", "heads [r]", "coins.drn: the reward 'r': r contains r, not a parameter"),
+        ("heads [0]", "heads [1/0]", "coins.drn: the reward '1/0': division by zero"),
+        ("heads [0]", "heads [0, 1]", "coins.drn: 2 rewards in one line, but the file names rewards_1"),
     ]:
         path = written(tmp_path, COINS.replace(old, new, 1))
         with pytest.raises(ModelError, match=words):

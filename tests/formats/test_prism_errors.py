@@ -158,7 +158,8 @@ def test_given_values_are_checked():
     refused(HEAD + BODY, "'2.5' is not an integer", 3, 11, constants={"N": "2.5"})
     refused(HEAD + BODY, "not a value for the int", 3, 11, constants={"N": "two"})
     refused(HEAD + BODY, "no parameter 'q' \\(parameters: p\\)", 1, 1, parameters={"q": (0, 1)})
-    refused(HEAD + BODY, "is not a range for the parameter 'p'", 1, 1, parameters={"p": (0.9, 0.1)})
+    for wrong in ((0.9, 0.1), 0.5, (0.1,), ("a", "b"), (0.0, float("inf"))):
+        refused(HEAD + BODY, "is not a range for the parameter 'p'", 1, 1, parameters={"p": wrong})
     refused(HEAD + BODY, "more than 3 states", 1, 1, max_states=3)
 
 

@@ -148,6 +148,8 @@ def test_bad_requests_about_drn_files_end_in_one_line(tmp_path, capsys, monkeypa
         ("state 3", "state 4", "state 4 where state 3"), ("[0.5, 0.7]", "[nan, 0.7]", "finite"),
         ("[0.5, 0.7]", "[0.7, 0.5]", "not an interval"), ("action walk", "axion walk", "cannot read"),
         ("double-interval", "complex", "complex are not supported"),
+        ("[0.5, 0.7]", "[1/0, 0.7]", "m.drn:[0-9]+: 1/0 is not a finite number"),
+        ("\taction walk [", "\taction walk [much, ", "m.drn: 2 rewards in one line, but the file names"),
     ],
 )  # fmt: skip
 def test_damaged_files_are_named_by_line(tmp_path, old, new, words):

@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -54,9 +56,9 @@ def parameter_domain(text: str, program: Program, given: Mapping[str, tuple[floa
         elif (match := _CONSTRAINT.search(line)) and re.search("[<>=]", match.group(1)):
             constraints.append((match.group(1), Position(number, match.start(1) + 1)))
     ranges |= given
-    for name, (low, high) in ranges.items():
-        if not (np.isfinite(low) and np.isfinite(high) and low <= high):
-            raise PrismError(f"[{low}, {high}] is not a range for the parameter '{name}'", NOWHERE)
+    for name, pair in ranges.items():
+        if not _is_range(pair):
+            raise PrismError(f"{pair} is not a range for the parameter '{name}': write (low, high)", NOWHERE)
     domain = Domain.box({name: ranges.get(name, (0.0, 1.0)) for name in names})
     for constraint, position in constraints:
         domain = _constrained(domain, _half_space(constraint, position, program.scope), position)
@@ -110,6 +112,15 @@ def _half_space(text: str, position: Position, scope: Scope) -> Polynomial:
     if difference.degree > 1:
         raise refuse("a constraint must be linear in the parameters")
     return difference
+
+
+def _is_range(pair: Any) -> bool:
+    """Whether this is a pair of finite numbers in order."""
+    try:
+        low, high = map(float, pair)
+    except (TypeError, ValueError):
+        return False
+    return isfinite(low) and isfinite(high) and low <= high
 
 
 def _is_number(text: str) -> bool:
