@@ -285,3 +285,50 @@ def test_rows_of_long_numbers_are_added_exactly(digits):
         row = dict(zip(range(1, 5), [*parts, rest]))
         model = build(0, lambda s: {"a": row} if s == 0 else {"a": {s: 1}}, domain=["p"], validate=False)  # noqa: B023
         assert validation.rows_off(model) == ([0] if excess else [])
+
+
+def ladder(columns):
+    """From 0 up to 3 with probability p, else stay."""
+    x = columns["x"]
+    low, top = np.flatnonzero(x < 3), np.flatnonzero(x == 3)
+    yield Block("try", low, {"x": x[low] + 1}, np.tile([0, 1], (len(low), 1)))
+    yield Block("try", low, {"x": x[low]}, np.tile([1, -1], (len(low), 1)))
+    yield Block("try", top, {"x": x[top]}, np.tile([1, 0], (len(top), 1)))
+
+
+def make_ladder(expand=ladder, **changed):
+    known = {"domain": Domain.box(["p"]), "monomials": [[0], [1]], "denominators": [1, 1], "action_names": ["try"]}
+    return build_vectorized({"x": 0}, {"x": (0, 3)}, expand, **known | changed)
+
+
+def one_block(successor, numerators=((1, 0),), source=(0,)):
+    return lambda columns: iter([Block("try", np.array(source), successor, np.array(numerators))])
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: make_ladder(one_block({"x": np.array([0.5])})), r"successor\['x'\] must be whole numbers"),
+        (lambda: make_ladder(one_block({"x": np.array([0])}, [[0.5, 0.5]])), "numerators must be whole numbers"),
+        (lambda: make_ladder(one_block({"x": np.array([0])}, [[np.inf, 0.0]])), "numerators must be whole numbers"),
+        (lambda: make_ladder(one_block({"x": np.array([0, 1])})), r"shape \(2,\), not \(1,\)"),
+        (lambda: make_ladder(one_block({"y": np.array([0])})), "successor has no value for the variable 'x'"),
+        (lambda: make_ladder(one_block({"x": np.array([0])}, source=[-1])), "places in the frontier, from 0 to 0"),
+        (lambda: make_ladder(one_block({"x": np.array([0])}, source=[1])), "places in the frontier, from 0 to 0"),
+        (lambda: make_ladder(labels={"top": lambda s: np.ones(2)}), r"label 'top' has shape \(2,\), not \(4,\)"),
+        (lambda: make_ladder(labels={"top": lambda s: True}), r"label 'top' has shape \(\), not \(4,\)"),
+        (lambda: make_ladder(state_rewards={"r": lambda s: np.ones(3)}), "reward 'r' has shapes"),
+        (lambda: make_ladder(action_rewards={"r": lambda s, a: np.ones(3)}), "shape .* for action 'try'"),
+        (lambda: make_ladder(denominators=[0, 1]), "denominator 0 is not positive"),
+        (lambda: make_ladder(monomials=[[0], [-1]]), "exponents of at least 0"),
+    ],
+)
+def test_what_does_not_fit_the_states_is_refused(make, named):
+    assert make_ladder().num_states == 4
+    with pytest.raises(ModelError, match=named):
+        make()
+
+
+def test_numbers_of_states_may_be_floats_and_the_same_everywhere():
+    found = make_ladder(one_block({"x": 0.0}, [[1.0, 0.0]]))
+    assert found.num_states == 1 and found.num_transitions == 1

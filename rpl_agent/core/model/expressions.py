@@ -82,6 +82,8 @@ class ExpressionTable:
         self.is_plain = monomials is None
         self.indptr, self.indices, self.data = numerators
         self.denominators = tuple(int(q) for q in denominators)
+        if min(self.denominators, default=1) < 1:
+            raise ModelError(f"the denominator {min(self.denominators)} is not positive")
         if monomials is None:
             if len(self.denominators) != len(self.parameters) + 1:
                 raise ModelError("one denominator per parameter, and one for the constant")
@@ -89,6 +91,8 @@ class ExpressionTable:
         self.monomials = np.ascontiguousarray(monomials, dtype=np.int32)
         if self.monomials.shape != (len(self.denominators), len(self.parameters)) or self.monomials[0].any():
             raise ModelError("monomials must be (M, d) with the constant monomial first")
+        if self.monomials.min(initial=0) < 0:
+            raise ModelError("monomials must have exponents of at least 0")
 
     @cached_property
     def monomials(self) -> np.ndarray:

@@ -117,8 +117,9 @@ class ParametricMDP:
             object.__setattr__(self, attribute, array)
         if self.state_ptr[-1] != len(self.action) or self.row_ptr[-1] != len(self.successor):
             raise ModelError("the pointers of states, rows and transitions do not fit together")
-        if not 0 <= self.initial_state < self.num_states:
-            raise ModelError(f"initial state {self.initial_state} does not exist")
+        if not hasattr(self.initial_state, "__index__") or not 0 <= self.initial_state < self.num_states:
+            last = self.num_states - 1
+            raise ModelError(f"initial state {self.initial_state} does not exist: states are 0 to {last}")
         if self.state_values is not None and len(self.state_values) != self.num_states:
             raise ModelError(f"{len(self.state_values)} state values for {self.num_states} states")
         if self.silent is not None and np.shape(self.silent) != (self.num_states,):
@@ -128,6 +129,21 @@ class ParametricMDP:
         if self.domain.parameters != self.table.parameters:
             over, used = listed(self.domain.parameters), listed(self.table.parameters)
             raise ModelError(f"domain is over {over}; expressions are over {used}")
+        self._require_shapes()
+
+    def _require_shapes(self) -> None:
+        """Raise unless labels, rewards and action names fit the states and rows."""
+        of_states, of_rows = (self.num_states,), (self.num_rows,)
+        for name, mask in self.labels.items():
+            if np.shape(mask) != of_states:
+                raise ModelError(f"label {name!r} has shape {np.shape(mask)}, not {of_states}: one number per state")
+        for name, reward in self.rewards.items():
+            if np.shape(reward.state) != of_states or np.shape(reward.row) != of_rows:
+                shapes = f"{np.shape(reward.state)} and {np.shape(reward.row)}"
+                raise ModelError(f"reward {name!r} has shapes {shapes}, not {of_states} and {of_rows}: states and rows")
+        most = int(self.action.max(initial=0))
+        if not 0 <= int(self.action.min(initial=0)) <= most < max(self.num_actions, 1):
+            raise ModelError(f"{self.num_actions} action names for actions up to number {most}")
 
     # ------------------------------------------------------------------ sizes
     @property

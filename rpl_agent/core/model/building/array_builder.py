@@ -80,9 +80,8 @@ def build_vectorized(
     """
     codec = Codec(bounds)
     actions = named_actions(action_names)
-    found = _explore(
-        codec, codec.encode({k: np.array([v]) for k, v in initial.items()}), expand, actions.keys, len(denominators)
-    )
+    start = codec.encode(_state_columns("initial", initial, bounds, ()), 1)
+    found = _explore(codec, start, expand, actions.keys, len(denominators))
     state_ptr, row_ptr, row_action = found.rows(len(actions.keys))
     row_state = found.source[row_ptr[:-1]]
     table, rank = ExpressionTable.from_integers(
@@ -98,7 +97,10 @@ def build_vectorized(
         per_row = np.zeros(len(row_action))
         for i, a in enumerate(actions.keys if key in on_actions else ()):
             at = np.flatnonzero(row_action == i)
-            per_row[at] = on_actions[key]({k: v[row_state[at]] for k, v in columns.items()}, a)
+            paid = np.asarray(on_actions[key]({k: v[row_state[at]] for k, v in columns.items()}, a), dtype=float)
+            if paid.shape not in ((), at.shape):
+                raise ModelError(f"reward {key!r} has shape {paid.shape} for action {a!r}, not {at.shape}")
+            per_row[at] = paid
         rewards[key] = Reward(per_state, per_row)
     model = ParametricMDP(
         state_ptr,
@@ -158,7 +160,8 @@ def _explore(
     base = 0
     while len(frontier):
         levels.append(frontier)
-        source, action, target, numerators = _merged(*_collect(expand(codec.decode(frontier)), codec, action_id, width))
+        blocks = expand(codec.decode(frontier))
+        source, action, target, numerators = _merged(*_collect(blocks, len(frontier), codec, action_id, width))
         fresh = np.unique(target[ids.lookup(target) < 0])
         ids.add(fresh)
         parts.append(((source + base).astype(np.int32), action, ids.lookup(target), interner.intern(numerators)))
@@ -189,26 +192,51 @@ def _merged(
 
 
 def _collect(
-    blocks: Iterable[Block], codec: Codec, action_id: Mapping[Hashable, int], width: int
+    blocks: Iterable[Block], states: int, codec: Codec, action_id: Mapping[Hashable, int], width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(source, action, successor's key, numerators) of all transitions."""
+    """(source, action, successor's key, numerators) of all transitions from a frontier of so many states."""
     sources, actions, targets, numerators = [], [], [], []
     for block in blocks:
         if block.action not in action_id:
             raise ModelError(f"unknown action {block.action!r}; declared are {tuple(action_id)}")
-        n = len(block.source)
-        if np.shape(block.numerators) != (n, width):
-            raise ModelError(
-                f"action {block.action!r}: numerators have shape {np.shape(block.numerators)}, not {(n, width)}"
-            )
-        sources.append(np.asarray(block.source, dtype=np.int64))
+        n, where = len(block.source), f"action {block.action!r}"
+        source = _whole_numbers(f"{where}: source", block.source, (n,))
+        if n and not 0 <= source.min() <= source.max() < states:
+            raise ModelError(f"{where}: source must be places in the frontier, from 0 to {states - 1}")
+        sources.append(source)
         actions.append(np.full(n, action_id[block.action], dtype=np.int32))
-        targets.append(codec.encode(block.successor, n))
-        numerators.append(np.asarray(block.numerators, dtype=np.int64))
+        targets.append(codec.encode(_state_columns(f"{where}: successor", block.successor, codec.bounds, (n,)), n))
+        numerators.append(_whole_numbers(f"{where}: numerators", block.numerators, (n, width)))
     if not sources:
         empty = np.zeros(0, dtype=np.int64)
         return empty, empty.astype(np.int32), empty, np.zeros((0, width), dtype=np.int64)
     return np.concatenate(sources), np.concatenate(actions), np.concatenate(targets), np.concatenate(numerators)
+
+
+def _state_columns(
+    what: str, given: Mapping[str, Any], bounds: Mapping[str, tuple[int, int]], shape: tuple[int, ...]
+) -> dict[str, np.ndarray]:
+    """One column of whole numbers for each state variable, of this shape or the same number everywhere."""
+    missing = [variable for variable in bounds if variable not in given]
+    if missing:
+        raise ModelError(f"{what} has no value for the variable {missing[0]!r}")
+    columns = {}
+    for variable in bounds:
+        column = given[variable]
+        columns[variable] = _whole_numbers(f"{what}[{variable!r}]", column, shape if np.ndim(column) else ())
+    return columns
+
+
+def _whole_numbers(what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers of this shape as int64, which would cut off fractions."""
+    values = np.asarray(given)
+    if values.shape != shape:
+        raise ModelError(f"{what} has shape {values.shape}, not {shape}")
+    if values.dtype.kind not in "iub":
+        is_whole = values.dtype.kind == "f" and np.isfinite(values).all() and (np.rint(values) == values).all()
+        if not is_whole:
+            raise ModelError(f"{what} must be whole numbers")
+    return values.astype(np.int64, copy=False)
 
 
 class _StateIds:
