@@ -82,6 +82,8 @@ def test_counts_that_would_wrap_are_refused(chain, dtype):
         counts.add(0, chain.action_names.index("go"), 1, n=2**63 - 1)
     with pytest.raises(DataError, match="not a whole number"):
         counts.add(0, chain.action_names.index("go"), 1, n=0.5)
+    with pytest.raises(DataError, match="not a whole number"):
+        counts.add(0, chain.action_names.index("go"), 1, n="3")
     assert counts.total == counts.transitions[0] == counts.successes.sum() == 2**53
 
 

@@ -66,8 +66,31 @@ def test_an_action_without_a_row_is_not_enabled():
         ([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], None, "one shape"),
         ([[[1.0, 0.0], [0.0, 1.0]]], [1.0, 2.0, 3.0], r"the reward 'reward' has shape \(3,\)"),
         ([[[1.0, 0.0], [0.0, 1.0]]], np.zeros((2, 2, 2)), "has 2 matrices"),
+        ([[[1.0, 0.0], [0.0, 1.0]]], "much", "the reward 'reward' must be an array of numbers"),
+        ([[[1.0, 0.0], [0.0, 1.0]]], [], r"the reward 'reward' has shape \(0,\)"),
+        (["much"], None, "P must be matrices of finite numbers"),
     ],
 )
 def test_wrong_matrices_are_named(P, R, message):
     with pytest.raises(ModelError, match=message):
         from_matrices(np.array(P), R)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"labels": {"goal": [1.5]}}, "state numbers from 0 to 1"),
+        ({"labels": {"goal": "end"}}, "state numbers from 0 to 1"),
+        ({"labels": ["goal"]}, "labels must map names to states"),
+        ({"action_names": ["stay", "go"]}, None),
+        ({"action_names": ["stay"]}, "1 action names for actions up to number 1"),
+        ({"initial_state": 0.5}, "initial state 0.5 does not exist: states are 0 to 1"),
+    ],
+)
+def test_wrong_names_and_numbers_beside_matrices_are_named(more, message):
+    P = [[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]]
+    if message is None:
+        assert from_matrices(P, **more).action_names == ("stay", "go")
+        return
+    with pytest.raises(ModelError, match=message):
+        from_matrices(P, **more)

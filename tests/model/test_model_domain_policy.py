@@ -72,6 +72,9 @@ def test_domains():
         (lambda: Domain.box(["a", "a"]), "repeat"),
         (lambda: Domain.box({"a": (0.7, 0.2)}), "parameter a has lower bound 0.7"),
         (lambda: Domain.box({"a": (0.0, np.inf)}), "parameter a is unbounded"),
+        (lambda: Domain.box({"a": 0.5}), r"parameter a needs two bounds, \(lower, upper\), not 0.5"),
+        (lambda: Domain.box(["a", "b"]).with_simplex(["a", "z"]), "no parameter 'z'; it has a, b"),
+        (lambda: simplex(2.5), "must be a whole number"),
         (lambda: Domain.box(["a"]).with_constraints([[1.0, 2.0]], [1.0]), "dimension"),
         (lambda: Domain.box(["a"]).with_constraints([[np.nan]], [1.0]), "finite"),
         (lambda: Domain.box(["a"]).with_constraints([[1.0]], [-1.0]).center(), "empty"),
@@ -182,6 +185,9 @@ def test_bad_policies_are_named(pmdp):
         Policy.randomised(weights).require_fit(pmdp)
     weights[0] = np.nan
     with pytest.raises(ModelError, match="nan"):
+        Policy.randomised(weights).require_fit(pmdp)
+    weights[0] = np.inf
+    with pytest.raises(ModelError, match="weight inf at state 0"):
         Policy.randomised(weights).require_fit(pmdp)
     with pytest.raises(ModelError, match="6 state-action pairs"):
         Policy.randomised(np.ones(2)).require_fit(pmdp)

@@ -122,6 +122,8 @@ def test_labels_that_no_row_tells_apart_are_no_obstacle():
     "noise, text",
     [
         ({}, "noise is empty"),
+        (["x", "y"], "must map keys to their labels"),
+        ({"a": 3}, "two or more different labels"),
         ({"a": ["x"]}, "two or more different labels"),
         ({"a": ["x", "x"]}, "two or more different labels"),
         ({"a": ["x", "y"], "b": ["x", "y"]}, "2 keys: pass key"),

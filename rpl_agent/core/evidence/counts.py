@@ -124,8 +124,10 @@ class Counts:
     def add(self, state: int, action: int, successor: int, n: int = 1) -> None:
         """n observations of one step; O(row length)."""
         indices = self._locate([state], [action], [successor])
-        if not isinstance(n, int | np.integer) or n < 0:
-            raise DataError(f"negative count {n}" if n < 0 else f"count {n} is not a whole number")
+        if not isinstance(n, int | np.integer):
+            raise DataError(f"count {n!r} is not a whole number")
+        if n < 0:
+            raise DataError(f"negative count {n}")
         self.schedule = self.schedule or ("geometric" if n == 1 else "table")  # several at once have lost their order
         self._add_sparse(indices, int(n))
         self._mark_if_due()

@@ -38,6 +38,8 @@ def simplex(outcomes: int) -> Simplex:
     >>> simplex(4).probabilities("d")
     ['d0', 'd1', 'd2', '1 - d0 - d1 - d2']
     """
+    if not hasattr(outcomes, "__index__"):
+        raise ModelError(f"simplex({outcomes!r}): the number of outcomes must be a whole number")
     if outcomes < 2:
         raise ModelError(f"a draw has at least 2 outcomes, not {outcomes}")
     return Simplex(outcomes)
@@ -109,8 +111,8 @@ class Domain:
         if isinstance(parameters, Mapping):
             if any(isinstance(given, Simplex) for given in parameters.values()):
                 return _with_simplices(parameters)
-            bounds = [given for given in parameters.values() if not isinstance(given, Simplex)]
-            return cls(names, np.array([lo for lo, _ in bounds]), np.array([hi for _, hi in bounds]))
+            ends = [_ends(name, given) for name, given in parameters.items()]
+            return cls(names, np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
         return cls(names, np.full(len(names), lower), np.full(len(names), upper))
 
     @property
@@ -143,6 +145,8 @@ class Domain:
         if not isinstance(self, Domain):
             return Domain.box(self).with_simplex(names)
         names = self.parameters if names is None else names
+        if unknown := sorted(set(names) - set(self.parameters)):
+            raise ModelError(f"the domain has no parameter {unknown[0]!r}; it has {listed(self.parameters)}")
         return self.with_constraints(np.array([[float(p in set(names)) for p in self.parameters]]), np.ones(1))
 
     def constraints(self) -> tuple[np.ndarray, np.ndarray]:
@@ -191,6 +195,13 @@ class Domain:
         if found is None:
             raise ModelError(f"the domain of {listed(self.parameters)} is empty: its constraints contradict each other")
         return found[:-1]
+
+
+def _ends(name: str, given: Any) -> tuple[float, float]:
+    """The two bounds of a parameter."""
+    if isinstance(given, str) or not hasattr(given, "__len__") or len(given) != 2:
+        raise ModelError(f"parameter {name} needs two bounds, (lower, upper), not {given!r}")
+    return given[0], given[1]
 
 
 def _numbers(name: str, given: Any) -> np.ndarray:

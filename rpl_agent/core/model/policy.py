@@ -207,8 +207,9 @@ class Policy:
         assert self.weights is not None
         if self.weights.shape != (pmdp.num_rows,):
             raise ModelError(f"policy has {self.weights.shape} weights, the model {pmdp.num_rows} state-action pairs")
-        if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
-            row = int(np.flatnonzero(~(self.weights >= 0))[0])
+        bad = ~(np.isfinite(self.weights) & (self.weights >= 0))
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
             raise ModelError(f"the policy has weight {self.weights[row]} at {pmdp.row_name(row)}")
         totals = np.add.reduceat(self.weights, pmdp.state_ptr[:-1])
         bad = np.abs(totals - 1.0) > 1e-9

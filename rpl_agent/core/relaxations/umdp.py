@@ -20,7 +20,7 @@ import scipy
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Domain, ExpressionTable, ParametricMDP, Reward
-from rpl_agent.core.model.building.matrices import layout_of, read_mask, read_matrices, read_reward
+from rpl_agent.core.model.building.matrices import layout_of, read_masks, read_matrices, read_reward
 from rpl_agent.core.model.expressions import DENSE_COLUMNS
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.regions.blocks import JointBlock, product_region
@@ -107,7 +107,7 @@ class UncertainMDP:
             layout.entries(low),
             layout.entries(high),
             initial_state=initial_state,
-            labels={key: read_mask(at, layout.size, key) for key, at in (labels or {}).items()},
+            labels=read_masks(labels, layout.size),
             rewards={key: read_reward(given, layout, key) for key, given in (rewards or {}).items()},
             action_names=tuple(action_names) or tuple(f"a{k}" for k in range(layout.actions)),
             name=name,

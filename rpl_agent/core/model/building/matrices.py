@@ -63,7 +63,7 @@ def from_matrices(
         table,
         Domain.box({}),
         initial_state,
-        {key: read_mask(at, layout.size, key) for key, at in (labels or {}).items()},
+        read_masks(labels, layout.size),
         {key: _reward_of_any_shape(array, layout, values, key) for key, array in given.items()},
         tuple(action_names) or tuple(f"a{k}" for k in range(layout.actions)),
         name=name,
@@ -125,10 +125,20 @@ def read_matrices(given: Any, what: str) -> list[scipy.sparse.csr_array]:
         given = [given]
     if not isinstance(given, Iterable):
         raise ModelError(f"{what} must be matrices of finite numbers, one per action, not {given!r}")
-    found = [scipy.sparse.csr_array(matrix, dtype=np.float64) for matrix in given]
-    if not found or not all(np.isfinite(matrix.data).all() for matrix in found):
+    try:
+        found = [scipy.sparse.csr_array(matrix, dtype=np.float64) for matrix in given]
+    except (TypeError, ValueError):
+        found = []
+    if not found or not all(matrix.ndim == 2 and np.isfinite(matrix.data).all() for matrix in found):
         raise ModelError(f"{what} must be matrices of finite numbers, one per action")
     return found
+
+
+def read_masks(labels: Mapping[str, Any] | None, size: int) -> dict[str, np.ndarray]:
+    """name -> (S,) bool from masks or state numbers by name."""
+    if labels is not None and not isinstance(labels, Mapping):
+        raise ModelError(f"labels must map names to states, not be {labels!r}: write labels={{'goal': [3]}}")
+    return {name: read_mask(at, size, name) for name, at in (labels or {}).items()}
 
 
 def read_mask(at: Any, size: int, name: str) -> np.ndarray:
@@ -136,14 +146,18 @@ def read_mask(at: Any, size: int, name: str) -> np.ndarray:
     given = np.atleast_1d(np.asarray(at))
     if given.dtype == bool and given.shape == (size,):
         return given
-    if given.dtype == bool or ((given < 0) | (given >= size)).any():
-        raise ModelError(f"the label {name!r} must be {size} booleans, or state numbers")
+    is_numbers = given.dtype.kind in "iu" or not given.size
+    if not is_numbers or ((given < 0) | (given >= size)).any():
+        raise ModelError(f"the label {name!r} must be {size} booleans, or state numbers from 0 to {size - 1}")
     return np.isin(np.arange(size), given)
 
 
 def read_reward(given: Any, layout: Layout, name: str) -> Reward:
     """A reward of states (S,), or of states and actions (S, A)."""
-    values = np.asarray(given, dtype=np.float64)
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ModelError(f"the reward {name!r} must be an array of numbers, not {given!r}") from None
     if values.shape == (layout.size,):
         return Reward(values, np.zeros(len(layout.rows)))
     shape = (layout.size, layout.actions)
@@ -155,8 +169,8 @@ def read_reward(given: Any, layout: Layout, name: str) -> Reward:
 def _reward_of_any_shape(given: Any, layout: Layout, probability: np.ndarray, name: str) -> Reward:
     """As `read_reward`, or of transitions (A, S, S): the mean of each row, which has the same value."""
     shape = (layout.actions, layout.size, layout.size)
-    per_transition = (isinstance(given, (list, tuple)) and scipy.sparse.issparse(given[0])) or np.ndim(given) == 3
-    if not per_transition:
+    is_sparse = isinstance(given, (list, tuple)) and len(given) > 0 and scipy.sparse.issparse(given[0])
+    if not is_sparse and np.ndim(given) != 3:
         return read_reward(given, layout, name)
     matrices = read_matrices(given, f"the reward {name!r}")
     if (len(matrices), *matrices[0].shape) != shape:

@@ -77,13 +77,15 @@ def chances_of(
     noise: Mapping[Hashable, Sequence[Any]],
 ) -> tuple[dict[Hashable, list[tuple[Any, Polynomial]]], Domain]:
     """Labels with their probabilities by key, and the domain: a simplex per key."""
+    if not isinstance(noise, Mapping):
+        raise ModelError(f"noise={noise!r} must map keys to their labels: write noise={{'wind': ['calm', 'gust']}}")
     if not noise:
         raise ModelError("noise is empty: give at least one key with its labels")
     found: dict[Hashable, list[tuple[Any, Polynomial]]] = {}
     names: dict[str, None] = {}  # in order
     group: list[int] = []
     for number, (drawn, listed) in enumerate(noise.items()):
-        outcomes = list(listed)
+        outcomes = list(listed) if hasattr(listed, "__iter__") else [listed]
         if len(set(outcomes)) < max(len(outcomes), 2):
             raise ModelError(f"noise[{drawn!r}] is {outcomes}: it needs two or more different labels")
         own: list[str] = []
