@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import csv
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -211,18 +212,30 @@ class _Forbidden:
         self.count += 1
 
 
+def _numbered_actions(pmdp: ParametricMDP) -> dict[int, int] | None:
+    """The action that each number stands for: its key or its name; None if it is the action's place."""
+    keys = whole_numbers(pmdp.action_keys)
+    if keys is not None:
+        return {key: i for i, key in enumerate(keys)}
+    names = {name: i for i, name in enumerate(pmdp.action_names) if name.isdecimal()}
+    return {int(name): i for name, i in names.items() if name == str(int(name))} or None
+
+
 class _Decoder:
     """Decodes rows of a block to state, action and successor numbers, with reasons for invalid rows."""
 
     def __init__(self, pmdp: ParametricMDP):
         self.pmdp = pmdp
         self._action_named = {name: i for i, name in enumerate(pmdp.action_names)}
-        numbers = whole_numbers(pmdp.action_keys)
-        self._action_numbered = None if numbers is None else {number: i for i, number in enumerate(numbers)}
+        self._action_numbered = _numbered_actions(pmdp)
         self._state_named: dict[str, int] | None = None
+        self._shared_texts = set[str]()  # which say nothing about the state
         if pmdp.state_values is not None and not pmdp.variables:
             shown = np.flatnonzero(~pmdp.is_silent).tolist()
-            self._state_named = {str(pmdp.state_value(s)): s for s in shown}
+            texts = [str(pmdp.state_value(s)) for s in shown]
+            times = Counter(texts)
+            self._state_named = {text: s for text, s in zip(texts, shown) if times[text] == 1}
+            self._shared_texts = {text for text in times if times[text] > 1}
 
     def decode(self, block: LogRows) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
         """States and transitions (n,) each, and why rejected rows were rejected."""
@@ -268,11 +281,16 @@ class _Decoder:
 
     def _valued(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
         """(n,) the states with these values, or with values that print as these texts."""
-        known = self._state_named or {}
-        return _each(column, lambda v: known[str(v)], lambda v: f"{name}: the model has no state {v!r}", reasons)
+        known, shared = self._state_named or {}, self._shared_texts
+
+        def reason(value: Any) -> str:
+            what = "several states are written as" if str(value) in shared else "the model has no state"
+            return f"{name}: {what} {value!r}"
+
+        return _each(column, lambda v: known[str(v)], reason, reasons)
 
     def _actions(self, column: Sequence[Any], reasons: dict[int, str]) -> np.ndarray:
-        """(n,) actions by name, by the model's own numbers, or by position."""
+        """(n,) actions by name, by the model's own numbers, or by their places."""
         numbered, named = self._action_numbered, self._action_named
         if isinstance(column, np.ndarray):
             if column.dtype.kind in "iu" and numbered is None:

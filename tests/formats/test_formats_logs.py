@@ -357,6 +357,36 @@ def test_logs_speak_in_the_keys_of_the_model(tmp_path, kind):
         read_log(pmdp, path)
 
 
+def test_a_text_of_two_states_names_neither(tmp_path):
+    """Both would be counted as the last one."""
+    pmdp = build(0, lambda s: {"go": {1: "p", "1": "1-p"}} if s == 0 else {"stay": {s: 1}}, domain=["p"])
+    path = tmp_path / "log.csv"
+    path.write_text("state,action,next_state\n0,go,1\n")
+    with pytest.raises(DataError, match="next_state: several states are written as '1'"):
+        read_log(pmdp, path)
+
+
+@pytest.mark.parametrize("names", ["10", "210", "ab10"])
+def test_a_number_is_the_action_of_that_name_in_every_format(tmp_path, names):
+    """The action "1" of a CSV file is 1 in a column of whole numbers, wherever the model lists it."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    pmdp = build(
+        5, lambda s: {name: {6: f"p{name}", 7: f"1-p{name}"} for name in names} if s == 5 else {names[0]: {s: 1}},
+        domain=[f"p{name}" for name in names],
+    )  # fmt: skip
+    text, table = tmp_path / "log.csv", tmp_path / "log.parquet"
+    text.write_text("state,action,next_state\n5,1,6\n5,0,7\n5,0,7\n")
+    parquet.write_table(pyarrow.table({"state": [5, 5, 5], "action": [1, 0, 0], "next_state": [6, 7, 7]}), table)
+    counts = read_log(pmdp, table).counts
+    assert counts.transitions[pmdp.find_transition(pmdp.find_row(0, names.index("0")), pmdp.state_index(7))] == 2
+    assert np.array_equal(counts.transitions, read_log(pmdp, text).counts.transitions)
+    parquet.write_table(pyarrow.table({"state": [5], "action": [len(names)], "next_state": [6]}), table)
+    with pytest.raises(DataError, match=f"has no action {len(names)}"):
+        read_log(pmdp, table)
+
+
 def test_simulated_logs_have_the_values_of_states(tmp_path):
     pmdp = coin_model()
     rows = simulate_log(tmp_path / "log.csv", pmdp, [0.3], episodes=20, max_steps=10)

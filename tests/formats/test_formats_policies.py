@@ -84,6 +84,17 @@ def test_a_number_is_no_state_where_values_are_numbers():
         Policy.from_table(walk, [(0, "up", 1)])
 
 
+def test_a_text_that_two_states_are_written_as_is_the_one_of_that_value():
+    """One state's text is how Python quotes the other."""
+    quoted = "'on'"
+    rows = {0: {"go": {"on": 1}}, "on": {"go": {quoted: 1}, "stay": {"on": 1}}, quoted: {"go": {0: 1}, "stay": {0: 1}}}
+    pmdp = build(0, lambda s: rows[s], domain=[])
+    policy = Policy.from_table(pmdp, [(0, "go", 1), ("on", "stay", 1), (quoted, "go", 1)])
+    assert policy.rows is not None
+    chosen = [(pmdp.state_value(s), pmdp.action_names[pmdp.action[r]]) for s, r in enumerate(policy.rows.tolist())]
+    assert set(chosen) == {(0, "go"), ("on", "stay"), (quoted, "go")}
+
+
 @pytest.mark.parametrize(
     "entries, message",
     [

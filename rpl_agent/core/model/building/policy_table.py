@@ -33,9 +33,9 @@ class RowNames:
         self.pmdp = pmdp
         shown = np.flatnonzero(~pmdp.is_silent).tolist()
         values = [] if pmdp.states is None else [pmdp.state_value(s) for s in shown]
-        texts = Counter(map(str, values))  # two values with one text have no name
-        self._states = {str(value): s for value, s in zip(values, shown) if texts[str(value)] == 1}
-        self._states |= {repr(value): s for value, s in zip(values, shown)}
+        texts = [*zip(map(str, values), shown), *zip(map(repr, values), shown)]
+        times = Counter(text for text, _ in set(texts))
+        self._states = {text: s for text, s in texts if times[text] == 1}  # a text of two states names neither
         self._state_numbers = not any(isinstance(value, int) for value in values)
         keys = whole_numbers(pmdp.action_keys)
         numbers: Iterable[int] = range(pmdp.num_actions) if keys is None else keys
