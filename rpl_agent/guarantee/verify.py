@@ -26,7 +26,7 @@ from rpl_agent.guarantee import checker, open_checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.improvement import FORMAT as IMPROVEMENT
 from rpl_agent.guarantee.claims.improvement import FREQUENCIES, GIVEN, UNKNOWN, Improvement, LogReturns, improve
-from rpl_agent.guarantee.claims.recheck import recheck, unsupported_bound
+from rpl_agent.guarantee.claims.recheck import recheck, silences, unsupported_bound
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.pipeline import PREFERENCES, Config, certify_uncertainty, uncertainty_from
@@ -281,21 +281,7 @@ class _Again:
         return [f"the regret {claimed.regret:.9g} is claimed, the data support {found:.9g}"]
 
     def silences(self) -> list[str]:
-        """What the data say against the model but the certificate does not."""
-        claimed, uncertainty, problems = self._certificate, self._uncertainty, []
-        found = self._certify(claimed.policy)
-        if not found.checked:
-            problems.append("the new bounds did not pass the solver's check")
-        if uncertainty.refuted and not claimed.refuted:
-            problems.append("the data refute the model, and the certificate does not say so")
-        elif (uncertainty.fallback or claimed.refuted or claimed.empty) and not claimed.fallback:
-            problems.append("the set is not what was configured, and the certificate does not say so")
-        if found.edge and not claimed.edge:
-            problems.append(f"the certificate does not say: {found.edge}")
-        evidence = uncertainty.log_e_value
-        if claimed.log_e_value < evidence - 1e-6 * max(1.0, abs(evidence)):
-            problems.append(f"the log e-value {claimed.log_e_value:.6g} is claimed, the data give {evidence:.6g}")
-        return problems
+        return silences(self._certificate, self._uncertainty, self._certify(self._certificate.policy))
 
     def earlier_than(self, counts: Counts) -> list[str]:
         """Check that ``counts`` began with these data."""

@@ -254,6 +254,9 @@ def test_certificates_with_limits_are_verified(grid, certified):
         "best": replace(certificate, limits=(replace(claim, best=0.06, possible=False),)),
         "none": replace(certificate, limits=()),
         "policy": replace(certificate, policy=Policy.uniform(pmdp)),
+        "regret": replace(certificate, regret=0.9 * certificate.regret),
+        "optimal": replace(certificate, regret=0.0, optimal=True),
+        "evidence": replace(certificate, log_e_value=certificate.log_e_value - 1.0),
     }
     for name, false in tampered.items():
         assert verify(false, pmdp, counts).problems, name

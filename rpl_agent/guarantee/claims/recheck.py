@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 
+from rpl_agent.core.coupled.regret import difference_above
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import ParametricMDP, Sense
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.limits import LimitSearch
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
-from rpl_agent.guarantee.pipeline import Config, uncertainty_from
+from rpl_agent.guarantee.pipeline import Config, Uncertainty, uncertainty_from
 
 
 def recheck(
@@ -30,11 +31,8 @@ def recheck(
         search = LimitSearch(pmdp, counts, found, objective, config, certificate.reward_error)
         judged = search.judged(certificate.policy)
         far, _ = search.far_side()
-    problems = []
-    if found.refuted and not certificate.refuted:
-        problems.append("the data refute the model, and the certificate does not say so")
-    if found.fallback and not certificate.fallback:
-        problems.append("the set is not what was configured, and the certificate does not say so")
+    problems = silences(certificate, found, judged.value)
+    problems += _regret_problems(certificate, allowed)
     lower, upper = judged.value.lower, judged.value.upper
     if not certificate.evaluated:
         lower, upper = (lower, far) if objective.sense is Sense.MAX else (far, upper)
@@ -53,6 +51,30 @@ def recheck(
         if claim.possible is not (turn * claim.best <= turn * claim.limit.threshold):
             problems.append(f"the bound of all policies does not say that {text} is possible: {claim.possible}")
     return problems, (lower, upper)
+
+
+def _regret_problems(certificate: Certificate, allowed: float) -> list[str]:
+    """A regret that the bounds do not support: among policies that keep the limits their gap is one, if they are known.
+
+    The bounds are checked by themselves.
+    """
+    gap = math.inf if certificate.evaluated else difference_above(certificate.upper, certificate.lower)
+    return unsupported_bound("the regret", certificate.regret, gap, -1.0, allowed)
+
+
+def silences(claimed: Certificate, uncertainty: Uncertainty, found: Certificate) -> list[str]:
+    """What the data say against the model but the certificate does not; ``found`` was computed from them."""
+    problems = [] if found.checked else ["the new bounds did not pass the solver's check"]
+    if uncertainty.refuted and not claimed.refuted:
+        problems.append("the data refute the model, and the certificate does not say so")
+    elif (uncertainty.fallback or claimed.refuted or claimed.empty) and not claimed.fallback:
+        problems.append("the set is not what was configured, and the certificate does not say so")
+    if found.edge and not claimed.edge:
+        problems.append(f"the certificate does not say: {found.edge}")
+    evidence = uncertainty.log_e_value
+    if claimed.log_e_value < evidence - 1e-6 * max(1.0, abs(evidence)):
+        problems.append(f"the log e-value {claimed.log_e_value:.6g} is claimed, the data give {evidence:.6g}")
+    return problems
 
 
 def unsupported_bound(what: str, claim: float, found: float, sign: float, allowed: float) -> list[str]:
