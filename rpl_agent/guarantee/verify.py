@@ -174,6 +174,8 @@ def verify_improvement(
         problems.append(f"the baseline is in the file if it is given, and only then; the file says: {found.known}")
     elif found.baseline is None:
         notes = [f"the baseline is {found.known}"]
+    if returns is not None and returns.assumption is not None:
+        notes.append(returns.assumption)
     if not problems and found.known == UNKNOWN and returns is None:
         problems = ["the returns of the log, which bound the unknown baseline, are not in the file: add --data LOG"]
     if problems:

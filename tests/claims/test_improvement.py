@@ -24,6 +24,7 @@ from rpl_agent.guarantee.claims.frequencies import logged_baseline
 from rpl_agent.guarantee.claims.improvement import COMMON, RETURNS, more_episodes
 from rpl_agent.guarantee.proof.write import stated
 from rpl_agent.guarantee.shown import true_value
+from rpl_agent.guarantee.verify import verify_improvement
 from tests.coupled.test_coupled import CENTER, cases, prepared
 from tests.reference.coupled import box_points, exact_value, objectives
 from tests.small_worlds import make_worlds_small
@@ -174,6 +175,9 @@ def test_an_unknown_baseline_is_bounded_by_its_returns(grid, tmp_path):
     assert found.method == RETURNS and found.baseline is None
     assert found.baseline_value[0] <= value <= found.baseline_value[1] < 0.8 * value < 0.0
     assert found.improves and found.lower < 8.5
+    assumed = "it is stated, not proved, that an episode returns -155 to 0"
+    assert f"NOTE: {assumed}" in str(found)
+    assert assumed in verify_improvement(found, pmdp, counts, returns).notes  # whatever the file says
     with pytest.raises(ModelError, match="log_returns"):
         improve(pmdp, counts, GAIN, "log")
     with pytest.raises(ModelError, match="neither a Policy"):
@@ -195,6 +199,9 @@ def test_a_cut_episode_counts_with_all_that_it_may_still_earn(tmp_path):
     np.testing.assert_allclose(discounted.most, [2.0, 2.0 + 0.5 * 4.0])
     given = log_returns(pmdp, log, Objective.discounted("gain", 0.5, target="end"), bounds=(-3.0, 4.0))
     np.testing.assert_allclose((given.least, given.most), ([2.0, -3.0], [2.0, 4.0]))
+    assert given.assumption is discounted.assumption is None  # the model says so, too
+    less = log_returns(pmdp, log, Objective.discounted("gain", 0.5, target="end"), bounds=(-1.5, 4.0))
+    assert less.assumption == "it is stated, not proved, that an episode returns -1.5 to 4"
     short = log_returns(pmdp, log, Objective.reward("gain", horizon=1))
     np.testing.assert_allclose((short.least, short.most), ([2.0, 2.0], [2.0, 2.0]))
     with pytest.raises(DataError, match="wider bounds"):

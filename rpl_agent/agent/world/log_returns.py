@@ -45,7 +45,8 @@ def log_returns(
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     task = objective.resolve(pmdp)
     transitions, starts = log_steps(pmdp, source)
-    low, high = value_range(pmdp, objective, None) if bounds is None else bounds
+    own = value_range(pmdp, objective, None)
+    low, high = own if bounds is None else bounds
     if not low <= high:
         raise DataError(f"[{low}, {high}] is not a range of returns")
     paid, over = gains(pmdp, task), task.decided if objective.must_reach else task.decided | finished(pmdp, task)
@@ -57,12 +58,13 @@ def log_returns(
     left = (max(left[0], 0.0) if paid.min() >= 0.0 else left[0], min(left[1], 0.0) if paid.max() <= 0.0 else left[1])
     least, most = [], []
     for begin, length in zip(first[begun].tolist(), lengths[begun].tolist()):
-        own, rest = _return(pmdp, objective, paid, over, transitions[begin : begin + length])
-        if not low <= own <= high and rest == 0.0:
-            raise DataError(f"an episode returned {own:.6g}, outside of [{low:.6g}, {high:.6g}]: give wider bounds")
-        least.append(max(own + (rest * left[0] if rest else 0.0), low))
-        most.append(max(min(own + (rest * left[1] if rest else 0.0), high), least[-1]))
-    return LogReturns(np.array(least), np.array(most), (low, high), fixed_length)
+        earned, rest = _return(pmdp, objective, paid, over, transitions[begin : begin + length])
+        if not low <= earned <= high and rest == 0.0:
+            raise DataError(f"an episode returned {earned:.6g}, outside of [{low:.6g}, {high:.6g}]: give wider bounds")
+        least.append(max(earned + (rest * left[0] if rest else 0.0), low))
+        most.append(max(min(earned + (rest * left[1] if rest else 0.0), high), least[-1]))
+    stated = not low <= own[0] <= own[1] <= high
+    return LogReturns(np.array(least), np.array(most), (low, high), fixed_length, stated)
 
 
 def _return(

@@ -80,6 +80,13 @@ class LogReturns:
     most: np.ndarray  # (n,)
     bounds: tuple[float, float]  # between which every return lies, whatever happens
     fixed_length: bool = False  # whether the number of episodes was fixed before the data
+    stated: bool = True  # whether the bounds are the user's word; False: the model's own
+
+    @property
+    def assumption(self) -> str | None:
+        """What is taken for granted."""
+        low, high = self.bounds
+        return f"it is stated, not proved, that an episode returns {low:.6g} to {high:.6g}" if self.stated else None
 
     def mean(self, delta: float) -> tuple[float, float]:
         """Bounds on the mean return, with probability ≥ 1 − delta."""
@@ -248,7 +255,8 @@ def improve(
     if given is not None:
         return best
     assert returns is not None
-    return replace(best, returns=returns.bounds, known=UNKNOWN, unproved=NOT_COVERED[UNKNOWN])
+    notes += () if returns.assumption is None else (returns.assumption,)
+    return replace(best, returns=returns.bounds, known=UNKNOWN, unproved=NOT_COVERED[UNKNOWN], notes=notes)
 
 
 def _by_frequencies(
