@@ -37,7 +37,14 @@ from rpl_agent.guarantee.open_world.certificate import FORMAT, OpenCertificate
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import proof_path
 from rpl_agent.guarantee.shown import true_value
-from rpl_agent.guarantee.verify import read_with_data, verify, verify_improvement, verify_open, with_proof
+from rpl_agent.guarantee.verify import (
+    read_open_certificate,
+    read_with_data,
+    verify,
+    verify_improvement,
+    verify_open,
+    with_proof,
+)
 
 #: Fields of the certificate in the result of a run.
 SHOWN = (
@@ -292,7 +299,7 @@ def verdict_open(path: Path, stored: OpenState | None = None) -> dict[str, Any]:
 
     stored : the run's own data, which the proof must be about.
     """
-    certificate, problems, origin = OpenCertificate.from_json(path), list[str](), "the proof's own data"
+    certificate, problems, origin = read_open_certificate(path), list[str](), "the proof's own data"
     found = verify_open(certificate, proof_path(path))
     if stored is not None and found.proof is not None:
         problems += foreign_parts(found.proof, stored)

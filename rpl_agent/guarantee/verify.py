@@ -378,13 +378,26 @@ def read_with_data(
     found = read_json(text, str(path))
     improves = found.get("format") == IMPROVEMENT
     certificate = Improvement.from_json(text) if improves else Certificate.from_json(text)
-    for name in ("improves", "sentence") if improves else ("gap", "guarantee"):  # derived from the bounds, for readers
-        if name in found and found[name] != certificate.to_dict()[name]:
-            raise DataError(f"{path}: the {name} is {found[name]}, by the bounds {certificate.to_dict()[name]}")
+    require_derived(found, certificate.to_dict(), ("improves", "sentence") if improves else ("gap", "guarantee"), path)
     for name in ("data", "source"):
         if not isinstance(found.get(name), dict | None):
             raise DataError(f"{path}: {name} is not an object")
     return certificate, found.get("data"), found.get("source")
+
+
+def read_open_certificate(path: Path) -> OpenCertificate:
+    """A certificate without a model."""
+    found = OpenCertificate.from_json(path)
+    derived = ("gap", "regret", "sentence", "assumptions")
+    require_derived(read_json(path.read_text(), str(path)), found.to_dict(), derived, path)
+    return found
+
+
+def require_derived(found: Mapping[str, Any], made: Mapping[str, Any], names: tuple[str, ...], path: Path) -> None:
+    """Raise unless what a file says for readers follows from its other fields."""
+    for name in names:
+        if name in found and found[name] != made[name]:
+            raise DataError(f"{path}: the {name} is {found[name]}, by the bounds {made[name]}")
 
 
 def _dense(pairs: Pairs, size: int) -> np.ndarray:

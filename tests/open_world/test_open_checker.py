@@ -285,6 +285,15 @@ def test_the_two_files_alone_check_any_proof(proof, tmp_path):
     assert done.returncode == 1 and "format 'rpl-proof/0'" in done.stdout
 
 
+#: What a certificate's file says for readers, besides its fields.
+DERIVED = ("gap", "regret", "sentence", "assumptions")
+
+
+def stated(path):
+    """The fields of a certificate's file."""
+    return {name: part for name, part in json.loads(path.read_text()).items() if name not in DERIVED}
+
+
 def test_runs_write_proofs_and_verify_checks_them(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     given = ["--returns", "0", "1", "--discount", "0.9", "--budget", "80", "--name", "a", "--log-dir", "logs"]
@@ -296,14 +305,21 @@ def test_runs_write_proofs_and_verify_checks_them(tmp_path, monkeypatch, capsys)
     assert "proved with probability" in capsys.readouterr().out
     assert main(["certify", "logs/a"]) == 0  # computed and proved again
     capsys.readouterr()
-    told = json.loads(path.read_text())
+    told = stated(path)
     alone = tmp_path / "alone.json"
     alone.write_text(json.dumps(told))
     shutil.copy(path.with_name("proof.json.gz"), tmp_path / "alone.proof.json.gz")
     assert main(["certify", "alone.json", "--verify"]) == 0
-    for name, false in {"upper": told["upper"] - 0.01, "lower": 0.9, "policy": [[0, 3]], "samples": 7}.items():
+    lies = {"upper": told["upper"] - 0.01, "lower": 0.9, "policy": [[0, 3]], "samples": 7}
+    lies |= {"objective": "another", "assumed": told["assumed"][:1], "rows": told["rows"] + 1, "untried": 1}
+    for name, false in lies.items():
+        assert told[name] != false
         alone.write_text(json.dumps({**told, name: false}))
-        assert main(["certify", "alone.json", "--verify"]) == 1
+        assert main(["certify", "alone.json", "--verify"]) == 1, name
+    for name in DERIVED:
+        alone.write_text(json.dumps({**told, name: 0.0}))
+        assert main(["certify", "alone.json", "--verify"]) == 2 and f"the {name} is 0.0" in capsys.readouterr().err
+    alone.write_text(json.dumps(told))
     (tmp_path / "alone.proof.json.gz").unlink()
     assert main(["certify", "alone.json", "--verify"]) == 1
     assert "is missing" in capsys.readouterr().out
@@ -326,7 +342,7 @@ def test_verify_compares_all_parts_of_a_proof_with_the_run(tmp_path, monkeypatch
     agent = RPLAgent(env, discount=0.9, returns=(0, 1), delta=0.1, seed=3)
     agent.learn(150, folder="logs/a")
     run = tmp_path / "logs" / "a"
-    told = json.loads((run / "certificate.json").read_text())
+    told = stated(run / "certificate.json")
     proof = json.loads(gzip.decompress((run / "proof.json.gz").read_bytes()))
     assert main(["certify", "logs/a", "--verify"]) == 0
 
@@ -336,7 +352,7 @@ def test_verify_compares_all_parts_of_a_proof_with_the_run(tmp_path, monkeypatch
         checked = open_checker.check(other)
         (run / "proof.json.gz").write_bytes(gzip.compress(json.dumps(other).encode()))
         new = {"lower": checked["lower"], "plays": checked["plays"], "delta": other["delta"]}
-        (run / "certificate.json").write_text(json.dumps({**told, **new, "gap": told["upper"] - checked["lower"]}))
+        (run / "certificate.json").write_text(json.dumps({**told, **new}))
         capsys.readouterr()
         assert main(["certify", "logs/a", "--verify"]) == 1
         return capsys.readouterr().out

@@ -25,8 +25,7 @@ from rpl_agent.agent.session import RunRecord, RunSession
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.ledger import OpenLedger
-from rpl_agent.core.model import Objective, Sense
-from rpl_agent.core.model.objectives.objective import Kind, Unreached
+from rpl_agent.core.model import Objective
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.open_world.estimate import FrequencyModel
@@ -110,12 +109,7 @@ class OpenSession(OpenRecord, RunSession):
 
     @property
     def objective(self) -> Objective:  # type: ignore[override]
-        """The return, as an objective of the environment's reward."""
-        assumed = self.assumptions
-        unreached = Unreached.ACCUMULATE if assumed.discount == 1.0 else None
-        return Objective(
-            Kind.REWARD, Sense.MAX, None, None, "reward", assumed.discount, assumed.horizon, unreached=unreached
-        )
+        return self.assumptions.objective
 
     @property
     def pmdp(self) -> Any:

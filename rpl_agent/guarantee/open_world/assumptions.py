@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.model import Objective, Sense
+from rpl_agent.core.model.objectives.objective import Kind, Unreached
 
 Range = tuple[float, float]
 #: Relative tolerance of comparisons with what users wrote: sums of rewards in floats.
@@ -64,6 +66,26 @@ class Assumptions:
         if not math.isfinite(self._steps) and (self.returns is None or callable(self.returns)):
             raise ModelError("rewards=(low, high) bound returns only with a discount below 1 or a horizon: give one")
         self.overall  # noqa: B018  (raises if it is unknown)
+
+    @classmethod
+    def of_proof(cls, assumed: dict[str, Any]) -> Assumptions:
+        """The facts that a proof names. Functions of the state are known for its own states, by their numbers."""
+        own = assumed["state_returns"]
+        return cls(
+            discount=assumed["discount"],
+            horizon=assumed["horizon"],
+            returns=assumed["returns"] if own is None else own.__getitem__,
+            rewards=assumed["rewards"],
+            deterministic=assumed["deterministic"],
+            successors=None if assumed["successors"] is None else lambda state, action: (),
+            states=None if own is None else tuple(range(len(own))),
+        )
+
+    @property
+    def objective(self) -> Objective:
+        """The return, as an objective of the environment's reward."""
+        unreached = Unreached.ACCUMULATE if self.discount == 1.0 else None
+        return Objective(Kind.REWARD, Sense.MAX, None, None, "reward", self.discount, self.horizon, unreached=unreached)
 
     @property
     def layers(self) -> int:

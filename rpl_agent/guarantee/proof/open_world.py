@@ -83,14 +83,19 @@ def _number_of_plays(proof: dict[str, Any]) -> int:
 def belongs_open(proof: dict[str, Any], certificate: OpenCertificate) -> list[str]:
     """The ways in which a proof is not about this certificate."""
     data, lower, told = proof["data"], proof["lower"], certificate.to_dict()
+    assumed, rows = Assumptions.of_proof(proof["assumed"]), data["states"] * data["actions"]
     pairs = {
         "world": (proof["world"], certificate.model),
         "delta": (proof["delta"], certificate.delta),
+        "objective": (assumed.objective.describe(), certificate.objective),
+        "list of facts": (_facts(assumed.sentences()), _facts(certificate.assumed)),
         "lower bound": (proof["claim"]["lower"], certificate.lower),
         "upper bound": (proof["claim"]["upper"], certificate.upper),
         "number of steps": (sum(outcome[3] for outcome in data["outcomes"]), certificate.samples),
         "number of episodes": (sum(count for _, count in data["starts"]), certificate.episodes),
         "number of states": (data["states"], certificate.states),
+        "number of rows": (rows, certificate.rows),
+        "number of rows never tried": (rows - len({outcome[0] for outcome in data["outcomes"]}), certificate.untried),
         "number of plays": (_number_of_plays(proof), certificate.plays if lower else 0),
     }
     if lower is not None:
@@ -101,6 +106,11 @@ def belongs_open(proof: dict[str, Any], certificate: OpenCertificate) -> list[st
             [told["elsewhere"], *(rule[len(told["policy"]) :] for rule in lower["rules"])],
         )
     return [f"the {name} of the proof is not the certificate's" for name, (one, two) in pairs.items() if one != two]
+
+
+def _facts(sentences: Sequence[str]) -> list[str]:
+    """Without the range of all returns, which also has those of states that a proof does not list."""
+    return [sentence.partition(", all in ")[0] for sentence in sentences]
 
 
 def _listed(data: dict[str, Any], lower: dict[str, Any], known: int) -> list[Any]:
