@@ -325,6 +325,17 @@ def test_runs_write_proofs_and_verify_checks_them(tmp_path, monkeypatch, capsys)
     assert "is missing" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_runs_of_every_kind_verify_by_their_files(tmp_path, kind):
+    world, facts = KINDS[kind]
+    for more in ({}, {"rewards": (0, 1)}):
+        env = gym.wrappers.TimeLimit(Walk(**world), 5 if kind != "horizon" else 6)
+        folder = tmp_path / f"a{len(more)}"
+        RPLAgent(env, **(facts | more), delta=0.1, seed=3).learn(20, folder=folder)
+        found = verify_run(folder)
+        assert found["verified"], found["problems"]
+
+
 def test_a_policy_that_was_replaced_may_end_its_plays_later(tmp_path):
     """Copies still play a policy when the next one is fixed: the proof counts these plays, its judgement did not."""
     copies = gym.vector.SyncVectorEnv([lambda: gym.wrappers.TimeLimit(Walk(), 5)] * 3)

@@ -175,16 +175,17 @@ class OpenAttempt:
         successors = None
         if assumed.successors is not None:
             successors, strange = SuccessorCaps(assumed, self.data).listed()
-        own = None
+        own, overall = None, None
         if callable(assumed.returns):
-            own = [assumed.stated(state) for state in (*self.data.states, *strange)]
+            own = [assumed.range_of(state, assumed.layers) for state in (*self.data.states, *strange)]
+            overall = assumed.overall if assumed.rewards is None or assumed.states is not None else None
         return {
             "discount": assumed.discount,
             "horizon": assumed.horizon,
             "returns": None if own is not None else assumed.returns,
             "rewards": assumed.rewards,
             "state_returns": own,
-            "overall": assumed.overall if own is not None and assumed.rewards is None else None,
+            "overall": overall,
             "deterministic": assumed.deterministic,
             "successors": successors,
             "known_states": known_states(assumed),
