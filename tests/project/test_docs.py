@@ -110,3 +110,10 @@ def test_commands_of_benchmarks_and_tests_exist(page):
     prefix = {("benchmarks", " "): "benchmarks.bench_", ("benchmarks", "."): "benchmarks.", ("tests", "."): "tests."}
     wanted = {prefix[kind, sign] + name.rstrip(".") for kind, sign, name in named}
     assert [name for name in sorted(wanted) if importlib.util.find_spec(name) is None] == []
+
+
+def test_messages_of_the_page_on_errors_are_those_of_the_code():
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    quoted = [part for line in re.findall(r'^### "(.+)"', page, re.M) for part in re.split(r" … |'[\w-]+'|\[.*", line)]
+    code = "".join(path.read_text() for path in (ROOT / "rpl_agent").rglob("*.py"))
+    assert len(quoted) >= 7 and [part for part in quoted if part.strip() not in code] == []
