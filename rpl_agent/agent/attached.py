@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -303,7 +303,7 @@ def goal_with_limits(objective: Any, subject_to: Any) -> tuple[Objective | None,
     goal = Objective.parse(objective) if isinstance(objective, str) else objective
     if goal is not None:
         require_kind("objective", goal, Objective, str)
-    if isinstance(subject_to, str | Limit):
+    if isinstance(subject_to, str | Limit) or not isinstance(subject_to, Iterable):
         raise ModelError(f"subject_to={subject_to!r} must be a list of limits: write [{LIMIT_EXAMPLE!r}]")
     limits = tuple(Limit.parse(given) if isinstance(given, str) else given for given in subject_to)
     for limit in limits:

@@ -22,7 +22,8 @@ from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
 from rpl_agent.agent.world.observations import Env, is_vector, require_environment, time_limit
 from rpl_agent.agent.world.plays import value_range
-from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.errors import DataError, ModelError, finite_range, require_count
+from rpl_agent.core.evidence.ledger import check_stated_delta
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.certificate import Certificate
@@ -72,8 +73,7 @@ def monte_carlo(agent: Any, env: Env, episodes: int, *, seed: int = 0, policy: P
 
 def play_policy(agent: Any, env: Env, episodes: int, *, seed: int, policy: Policy) -> SampledBatch:
     """Episodes of a policy that nobody learns from."""
-    if not hasattr(episodes, "__index__") or isinstance(episodes, bool) or episodes < 1:
-        raise ModelError(f"episodes {episodes!r} must be a whole number, at least 1")
+    require_count("episodes", episodes)
     objective = agent.objective
     compiled = objective.horizon is None  # the simulator knows no rules that change with time
     attachment = attach(
@@ -107,8 +107,10 @@ def evaluate_policy(
 ) -> Evaluation:
     """Play any policy and bound its mean value; see `RPLAgent.evaluate`."""
     require_environment(env)
-    if bounds is not None and np.shape(bounds) != (2,):
-        raise ModelError(f"bounds={bounds!r} must be the least and the most value of one episode, (least, most)")
+    if bounds is not None:
+        bounds = finite_range("bounds", bounds, "the least and the most value of one episode", equal=True)
+    if delta is not None:
+        check_stated_delta(delta)
     if policy is None:
         policy = (agent.certificate or agent.certify()).policy
     objective, own = agent.objective, isinstance(policy, Policy)
@@ -125,7 +127,7 @@ def evaluate_policy(
     try:
         lower, upper = mean_interval(found.values, *bounds, delta)
     except DataError as error:
-        raise DataError(f"values of episodes: {error}; pass valid bounds=(least, most)") from None
+        raise DataError(f"an episode's {error}: pass bounds=(least, most) that no episode can leave") from None
     contradiction, certificate = None, agent.certificate
     comparable = own or (agent.world is not None and agent.world.paid is not None)
     if certificate is not None and not found.cut and comparable:

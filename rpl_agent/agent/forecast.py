@@ -27,7 +27,7 @@ from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.schedule import RegretGoal
 from rpl_agent.core.coupled.attribution import DENSE_PARAMETERS, fisher_information, point_frame, slopes
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, require_count, require_positive
 from rpl_agent.core.evidence.counts import MOST, Counts, bet_shares
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.model.simulate import absorbing_states, row_visits
@@ -140,11 +140,7 @@ def forecast(
     regret : an amount, or a share of the value such as "1%"
     draws : data sets per number of episodes; None: as many as `enough` asks for.
     """
-    fewest = min([*episodes, 1 if draws is None else draws])
-    if fewest < 1 or (gap is not None and not 0.0 < gap < np.inf):
-        raise ModelError(f"a plan needs draws ≥ 1, a gap > 0 and episodes ≥ 1, not {draws}, {gap}, {list(episodes)}")
-    if gap is not None and regret is not None:
-        raise ModelError("plan for a gap or for a regret, one at a time")
+    _check_wishes(gap, regret, episodes, draws)
     guess = (pmdp, objective, theta, config, sampler)
     imagined = _Imagined(*guess, np.random.default_rng([seed]))
     value = imagined.best.middle
@@ -188,6 +184,20 @@ def forecast(
         needed,
         "gap" if regret is None else "regret",
     )
+
+
+def _check_wishes(gap: Any, regret: Any, episodes: Sequence[Any], draws: Any) -> None:
+    """Raise unless these are what `forecast` takes."""
+    if gap is not None:
+        require_positive("gap", gap)
+        if gap == np.inf:
+            raise ModelError("gap inf must be finite: leave it out for a curve")
+    if gap is not None and regret is not None:
+        raise ModelError("plan for a gap or for a regret, one at a time")
+    for number in episodes:
+        require_count("episodes", number)
+    if draws is not None:
+        require_count("draws", draws)
 
 
 def enough(gaps: Sequence[float]) -> bool:

@@ -17,7 +17,7 @@ from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.storage.state import capture, read_state, restore
 from rpl_agent.agent.world.acting import ActingPolicy, predict_action, predict_open
 from rpl_agent.agent.world.observations import Env
-from rpl_agent.core.errors import ModelError, front_door
+from rpl_agent.core.errors import ModelError, front_door, require_count, require_kind
 from rpl_agent.core.model import Policy, Sense
 from rpl_agent.core.model.simulate import absorbing_states, row_visits
 from rpl_agent.core.native import UNIT_ROUNDOFF
@@ -84,6 +84,8 @@ class QueriedAgent(AttachedAgent):
         """
         self.set_env(env)
         session = self.session
+        if policy is not None:
+            require_kind("policy", policy, Policy)
         if policy is None and isinstance(self.schedule, Never):
             policy = Policy.uniform(session.pmdp)
         return forecast(
@@ -94,7 +96,7 @@ class QueriedAgent(AttachedAgent):
             Sampler(session.time_limit, self.weight, self.exploration, policy),
             gap=gap,
             regret=regret,
-            episodes=[episodes] if isinstance(episodes, int) else episodes,
+            episodes=[episodes] if np.ndim(episodes) == 0 else list(episodes),  # type: ignore[list-item, arg-type]
             draws=draws,
             seed=session.seed,
         )
@@ -282,8 +284,7 @@ def _row_values(solution: Solution, upward: bool, step: int) -> np.ndarray:
 def _passed(solution: Solution, step: int) -> int:
     """Solver steps before a step of an episode."""
     pmdp, horizon = solution.problem.pmdp, solution.problem.objective.horizon
-    if not hasattr(step, "__index__") or isinstance(step, bool) or step < 0:
-        raise ModelError(f"step {step!r} must be a whole number, at least 0")
+    require_count("step", step, least=0)
     passed, first = pmdp.solver_step(step), pmdp.solver_step(0)
     if horizon is not None and not 0 <= step <= (horizon - first) // pmdp.solver_steps_per_step:
         raise ModelError(f"step {step} is outside the horizon of the objective")

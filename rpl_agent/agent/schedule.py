@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, require_count
 
 #: An integer that no count reaches: "never" in limit arrays.
 NEVER = np.iinfo(np.int64).max
@@ -86,8 +86,9 @@ class Doubling:
     def __post_init__(self) -> None:
         if self.of not in ("state-action", "expression"):
             raise ModelError(f"Doubling(of={self.of!r}): of is 'state-action' or 'expression'")
-        if self.first < 1 or not 0.0 <= self.spacing < float("inf"):
-            raise ModelError(f"Doubling: first {self.first} must be ≥ 1 and spacing {self.spacing} ≥ 0")
+        require_count("Doubling: first", self.first)
+        if not isinstance(self.spacing, Real) or not 0.0 <= self.spacing < math.inf:
+            raise ModelError(f"Doubling: spacing {self.spacing!r} must be a share of the episodes so far, at least 0")
 
     def limits(self, progress: Progress) -> Limits:
         by_row = self.of == "state-action"
@@ -110,8 +111,7 @@ class EveryN:
     kind: ClassVar[str] = "every-n"
 
     def __post_init__(self) -> None:
-        if not hasattr(self.n, "__index__") or self.n < 1:
-            raise ModelError(f"EveryN({self.n!r}): n must be a whole number of episodes, at least 1")
+        require_count("EveryN: n", self.n, "episodes")
 
     def limits(self, progress: Progress) -> Limits:
         return Limits(episodes=progress.episodes + self.n)
@@ -219,8 +219,8 @@ class Target:
             raise ModelError(f"stop_when_gap {gap!r} must be a positive number: upper − lower in the objective's unit")
         if self.stop_when_regret is not None:
             RegretGoal.parse(self.stop_when_regret)
-        if interval is not None and (not hasattr(interval, "__index__") or interval < 1):
-            raise ModelError(f"log_interval {interval!r} must be a whole number of episodes, at least 1")
+        if interval is not None:
+            require_count("log_interval", interval, "episodes")
 
     @classmethod
     def after(
@@ -233,9 +233,8 @@ class Target:
         stop_when_regret: float | str | None = None,
     ) -> Target:
         """The target ``budget`` beyond ``done``."""
-        whole = hasattr(budget, "__index__") or (isinstance(budget, float) and budget.is_integer())
-        if not whole or isinstance(budget, bool) or int(budget) < 1:
-            raise ModelError(f"budget {budget!r} must be a whole number of {unit}, at least 1")
+        budget = int(budget) if isinstance(budget, float) and budget.is_integer() else budget  # such as 1e5
+        require_count("budget", budget, unit)
         return cls(unit, done + int(budget), stop_when_gap, log_interval, stop_when_regret)
 
     def is_done(self, episodes: int, steps: int) -> bool:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 import os
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
@@ -97,10 +98,24 @@ def text_of(path: Path) -> str:
         raise DataError(f"{path} is not a text file in UTF-8") from None
 
 
-def require_count(name: str, number: Any, unit: str) -> None:
-    """Raise unless this is a whole number, at least 1."""
-    if not hasattr(number, "__index__") or isinstance(number, bool) or number < 1:
-        raise ModelError(f"{name} = {number!r} must be a whole number of {unit}, at least 1")
+def require_count(name: str, number: Any, unit: str = "", *, least: int = 1) -> None:
+    """Raise unless this is a whole number, of a unit if one is named, and not below ``least``."""
+    if not hasattr(number, "__index__") or isinstance(number, bool) or number < least:
+        of_unit = f" of {unit}" if unit else ""
+        raise ModelError(f"{name} {number!r} must be a whole number{of_unit}, at least {least}")
+
+
+def finite_range(name: str, given: Any, meaning: str, *, equal: bool = False) -> tuple[float, float]:
+    """(low, high) from an argument; raise unless these are finite numbers with low < high, or ``equal`` ones."""
+    try:
+        low, high = (float(end) for end in given)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    in_order = low <= high if equal else low < high
+    if not (math.isfinite(low) and math.isfinite(high) and in_order):
+        sign = "≤" if equal else "<"
+        raise ModelError(f"{name}={given!r} must be {meaning}: two finite numbers with low {sign} high")
+    return low, high
 
 
 def takes(function: Callable[..., Any], number: int, *names: str) -> bool:

@@ -37,7 +37,15 @@ import numpy as np
 
 from rpl_agent.core.coupled import CoupledBounds, coupled_bounds
 from rpl_agent.core.coupled.regret import NOT_FOUND, Regret, difference_above, proved_regret, regret_with_error
-from rpl_agent.core.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning, front_door
+from rpl_agent.core.errors import (
+    DataError,
+    ModelError,
+    RefutedWarning,
+    RepeatedChanceWarning,
+    RPLWarning,
+    front_door,
+    require_count,
+)
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import untied_intervals
 from rpl_agent.core.evidence.ledger import Ledger, check_stated_delta, refuting_log_e_value
@@ -98,8 +106,7 @@ class Config:
             raise ModelError(f"relaxation {self.relaxation!r} is not one of {RELAXATIONS}")
         if not isinstance(self.precision, float | int) or not 0 < self.precision < 1:
             raise ModelError(f"precision {self.precision!r} is not a number between 0 and 1")
-        if not hasattr(self.pieces, "__index__") or isinstance(self.pieces, bool) or self.pieces < 1:
-            raise ModelError(f"pieces {self.pieces!r} must be a whole number, at least 1")
+        require_count("pieces", self.pieces)
         if not isinstance(self.bets, bool):
             raise ModelError(f"bets={self.bets!r} must be True or False")
         if self.prefer not in PREFERENCES:

@@ -132,7 +132,7 @@ def test_a_forecast_refuses_what_it_cannot_answer(tmp_path, monkeypatch):
     pmdp, objective = coin()
     with pytest.raises(ModelError, match="outside the domain"):
         forecast(pmdp, objective, np.array([1.5]), Config(), Sampler(None))
-    with pytest.raises(ModelError, match="gap > 0"):
+    with pytest.raises(ModelError, match=r"gap -1\.0 must be a positive number"):
         forecast(pmdp, objective, COIN, Config(), Sampler(None), gap=-1.0)
     with monkeypatch.context() as patch, pytest.raises(ModelError, match="needs more than"):
         patch.setattr("rpl_agent.agent.forecast.MOST", 500)  # as many as can be counted, or the search takes long

@@ -50,7 +50,7 @@ def test_the_limit_as_horizon():
     assert agent.certificate.lower <= exact <= agent.certificate.upper
     with pytest.raises(ModelError, match="no TimeLimit"):
         RPLAgent(pmdp=pmdp, objective=objective, horizon="env").set_env(Machine())
-    with pytest.raises(ModelError, match="neither 'env' nor a number"):
+    with pytest.raises(ModelError, match="neither 'env' nor a whole number"):
         RPLAgent(pmdp=pmdp, objective=objective, horizon="ever").set_env(short)
 
 

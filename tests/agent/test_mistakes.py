@@ -40,6 +40,7 @@ from rpl_agent import (
     solve_region,
     validate,
 )
+from rpl_agent.agent.exploration import Optimistic
 from tests.agent.test_attach_actions import WATER, Pump, pump_model
 
 
@@ -220,7 +221,7 @@ AGENT = {
     "a dict as config": (lambda: pump(config={"delta": 0.1}), "is not a Config: write config=Config"),
     "a schedule by name": (lambda: pump(schedule="every:10"), r"is not a schedule: write for example EveryN\(100\)"),
     "a schedule's class": (lambda: pump(schedule=Doubling), "is not a schedule"),
-    "a text as a number": (lambda: EveryN("x"), "n must be a whole number of episodes"),
+    "a text as a number": (lambda: EveryN("x"), "n 'x' must be a whole number of episodes"),
     "half a step": (lambda: pump(horizon=2.5), "horizon 2.5 is neither 'env' nor a whole number"),
     "a number as a folder": (lambda: pump(tensorboard_log=5), "tensorboard_log=5 is not a path"),
     "a gap in percent": (lambda: pump().learn(budget=5, stop_when_gap="1%"), "stop_when_gap '1%' must be a positive"),
@@ -228,7 +229,7 @@ AGENT = {
     "half an interval": (lambda: pump().learn(budget=5, log_interval=2.5), "log_interval 2.5 must be a whole number"),
     "a callback's class": (lambda: pump().learn(budget=5, callback=StopOnGap), "StopOnGap is a class"),
     "a gap as a text": (lambda: StopOnGap("x"), "must be a positive number, not 'x'"),
-    "a frequency as a text": (lambda: CheckpointCallback("x"), "save_freq = 'x' must be a whole number"),
+    "a frequency as a text": (lambda: CheckpointCallback("x"), "save_freq 'x' must be a whole number"),
     "nowhere to save": (lambda: pump().save(None), "path=None is not a path"),
     "nothing to load": (lambda: RPLAgent.load(None), "path=None is not a path"),
     "the id to evaluate": (lambda: pump().evaluate("Pump-v0", 5), r"'Pump-v0' is a text: .*gymnasium.make"),
@@ -321,15 +322,15 @@ AGENT |= {
     "steps to learn": (lambda: pump().learn(timesteps=5), "no argument 'timesteps': write total_timesteps="),
     "learn what": (lambda: pump().learn(unknown=5), "learn has no argument 'unknown': it has env, budget"),
     "a budgte": (lambda: pump().learn(budgte=5), "no argument 'budgte': the nearest is 'budget'"),
-    "a budget to resume": (lambda: learned().resume(budget="x"), "budget = 'x' must be a whole number of episodes"),
+    "a budget to resume": (lambda: learned().resume(budget="x"), "budget 'x' must be a whole number of episodes"),
     "a step before": (lambda: pump().value_bounds(step=-1), "step -1 must be a whole number, at least 0"),
     "a step as a text": (lambda: pump().value_bounds(step="x"), "step 'x' must be a whole number, at least 0"),
     "a step of q": (lambda: pump().q_bounds(step=-1), "step -1 must be a whole number, at least 0"),
     "an id to callback": (lambda: EvalCallback("x"), r"'x' is a text: pass the environment, gymnasium.make\('x'\)"),
     "a class to callback": (lambda: EvalCallback(Pump), "Pump is a class"),
     "nothing to callback": (lambda: EvalCallback(None), "NoneType is not a Gymnasium environment"),
-    "episodes of a callback": (lambda: EvalCallback(Pump(), 0), "n_eval_episodes = 0 must be a whole number"),
-    "frequency of a callback": (lambda: EvalCallback(Pump(), 5, "x"), "eval_freq = 'x' must be a whole number"),
+    "episodes of a callback": (lambda: EvalCallback(Pump(), 0), "n_eval_episodes 0 must be a whole number"),
+    "frequency of a callback": (lambda: EvalCallback(Pump(), 5, "x"), "eval_freq 'x' must be a whole number"),
     "seed of a callback": (lambda: EvalCallback(Pump(), 5, 1, "x"), "seed 'x' must be a whole number"),
     "the truth as a text": (lambda: OracleCallback("x"), "theta='x' must be the numbers of the true parameters"),
     "callbacks as a number": (lambda: CallbackList(5), r"CallbackList\(5\): pass a list of callbacks"),
@@ -347,6 +348,46 @@ AGENT |= {
     "nothing to register": (
         lambda: register_confidence_set(5),
         "5 is not a confidence set: pass an object with a name",
+    ),
+}
+
+
+def planned(**wishes):
+    return pump().plan(Pump(), [0.2], **wishes)
+
+
+AGENT |= {
+    "bounds as texts": (lambda: learned().evaluate(Pump(), 5, bounds=("a", "b")), r"bounds=\('a', 'b'\) must be the"),
+    "bounds reversed": (lambda: learned().evaluate(Pump(), 5, bounds=(9, 0)), r"bounds=\(9, 0\) must be the least"),
+    "NaN as a bound": (lambda: learned().evaluate(Pump(), 5, bounds=(np.nan, 9)), "bounds=.nan, 9. must be"),
+    "narrow bounds": (
+        lambda: learned().evaluate(Pump(), 5, bounds=(0, 1)),
+        "value 1 is .*, outside .0, 1.: pass bounds",
+    ),
+    "evaluated at .95": (lambda: learned().evaluate(Pump(), 5, delta=0.95), r"delta = 0.95 .* write delta = 0.05$"),
+    "an exploration as a number": (lambda: pump(exploration=3), "exploration 3 is not a name, and has no method plan"),
+    "an exploration's class": (lambda: pump(exploration=Optimistic), "Optimistic is a class: pass .* Optimistic()"),
+    "a number as limits": (lambda: pump(subject_to=3), "subject_to=3 must be a list of limits"),
+    "counts as a text": (lambda: Doubling(first="x"), "Doubling: first 'x' must be a whole number"),
+    "spacing as a text": (lambda: Doubling(spacing="x"), "Doubling: spacing 'x' must be a share"),
+    "every True": (lambda: EveryN(True), "EveryN: n True must be a whole number of episodes"),
+    "plan for no gap": (lambda: planned(gap=-1), "gap -1 must be a positive number"),
+    "plan for a text": (lambda: planned(gap="x"), "gap 'x' must be a positive number"),
+    "plan for any gap": (lambda: planned(gap=np.inf), "gap inf must be finite"),
+    "plan nothing": (lambda: planned(episodes=0), "episodes 0 must be a whole number, at least 1"),
+    "plan a half": (lambda: planned(episodes=[10, 1.5]), "episodes 1.5 must be a whole number"),
+    "plan a text": (lambda: planned(episodes="10"), "episodes '10' must be a whole number"),
+    "plan without draws": (lambda: planned(episodes=10, draws=0), "draws 0 must be a whole number"),
+    "plan a policy": (lambda: planned(episodes=10, policy=3), "policy is int 3, not Policy"),
+    "a horizon of yes": (lambda: RPLAgent(Pump(), returns=(0, 9), horizon=True), "horizon True is neither 'env' nor a"),
+    "no horizon": (
+        lambda: RPLAgent(Pump(), returns=(0, 9), horizon=0),
+        "horizon 0 is neither 'env' nor a whole number",
+    ),
+    "no step": (lambda: pump(horizon=0), "horizon 0 is neither 'env' nor a whole number of steps, at least 1"),
+    "successors as a list": (
+        lambda: RPLAgent(Pump(), rewards=(0, 2), discount=0.9, successors=[0, 1]),
+        r"successors=\[0, 1\] must be a function of \(state, action number\)",
     ),
 }
 

@@ -389,7 +389,7 @@ def test_options_with_and_without_a_model_do_not_mix():
         agent_of(corridor(), subject_to=["probability of fallen <= 0.05"])
     with pytest.raises(ModelError, match="has no model"):
         agent_of(corridor()).value_bounds()
-    with pytest.raises(ModelError, match="finite with low < high"):
+    with pytest.raises(ModelError, match="finite numbers with low < high"):
         agent_of(corridor(), returns=(1, 0))
 
 

@@ -21,7 +21,7 @@ from rpl_agent.agent.world.observations import (
     require_environment,
     time_limit,
 )
-from rpl_agent.agent.world.plays import LONGEST, LONGEST_ENDLESS
+from rpl_agent.agent.world.plays import LONGEST, LONGEST_ENDLESS, requested_horizon
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from rpl_agent.core.model.states import canonical
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
@@ -85,7 +85,10 @@ def enter_world(
     if state_of is None:
         warn_of_continuous(observation_space(env), name_of(env))
     states = list_states(observation_space(env)) if state_of is None else None
-    steps = _horizon(horizon, facts.get("discount"), limit, name_of(env))
+    if horizon is None:  # without a discount the time limit is the horizon
+        steps = limit if facts.get("discount") is None else None
+    else:
+        steps = requested_horizon(horizon, limit, name_of(env))
     given = {name: value for name, value in facts.items() if value is not None}
     assumptions = Assumptions(**given, horizon=steps, states=states)
     endless = LONGEST_ENDLESS if assumptions.discount < 1.0 else LONGEST
@@ -120,17 +123,6 @@ def list_states(space: Any) -> tuple[Hashable, ...] | None:
     if isinstance(space, MultiDiscrete):
         size = math.prod(map(int, space.nvec.ravel()))
     return tuple(map(canonical, list_actions(space, "it"))) if size <= FEW_STATES else None
-
-
-def _horizon(horizon: int | str | None, discount: float | None, limit: int | None, name: str) -> int | None:
-    """The number of steps that count: the given one; by default, without a discount, the time limit."""
-    if horizon == "env" or (horizon is None and discount is None):
-        if limit is None and horizon == "env":
-            raise ModelError(f"horizon='env': {name} has no TimeLimit to take the horizon from")
-        return limit
-    if isinstance(horizon, str):
-        raise ModelError(f"horizon {horizon!r} is neither 'env' nor a number of steps")
-    return horizon
 
 
 def list_actions(space: Any, name: str) -> list[Any]:

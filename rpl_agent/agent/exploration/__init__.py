@@ -13,6 +13,7 @@ from typing import Protocol
 
 from rpl_agent.agent.exploration.design import informative_policy
 from rpl_agent.agent.exploration.goal import SamplingGoal
+from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.regions.blocks import has_few_coordinates
@@ -101,7 +102,15 @@ def register_exploration(kind: Exploration) -> None:
 
 def exploration_of(chosen: str | Exploration) -> Exploration:
     """The exploration with that name, or the object itself."""
-    return explorations.get(chosen) if isinstance(chosen, str) else chosen
+    if isinstance(chosen, str):
+        return explorations.get(chosen)
+    if isinstance(chosen, type):
+        raise ModelError(f"{chosen.__name__} is a class: pass an exploration, {chosen.__name__}()")
+    if not hasattr(chosen, "plan"):
+        raise ModelError(
+            f"exploration {chosen!r} is not a name, and has no method plan: write one of {explorations.names()}"
+        )
+    return chosen
 
 
 def alternates(pmdp: ParametricMDP) -> bool:

@@ -19,7 +19,15 @@ from rpl_agent.agent.sampling.experience import GeneratorStates
 from rpl_agent.agent.sampling.step_checker import flag, number, unpack_reset, unpack_step
 from rpl_agent.agent.sampling.stepping import generator_state
 from rpl_agent.agent.world.observations import Env, is_vector, make_registered, require_environment
-from rpl_agent.core.errors import DataError, ModelError, front_door, require_positive, takes
+from rpl_agent.core.errors import (
+    DataError,
+    ModelError,
+    finite_range,
+    front_door,
+    require_count,
+    require_positive,
+    takes,
+)
 from rpl_agent.core.evidence.ledger import check_stated_delta
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.core.native import UNIT_ROUNDOFF
@@ -104,7 +112,7 @@ def bound_return(
     >>> bound.lower <= bound.mean <= bound.upper
     True
     """
-    low, high = _range(returns)
+    low, high = finite_range("returns", returns, "the least and the most that one episode can return")
     check_stated_delta(delta)
     if width is not None:
         require_positive("width", width)
@@ -138,18 +146,6 @@ def _interval(
     return max(lower - off, low), min(upper + off, high)
 
 
-def _range(returns: Any) -> tuple[float, float]:
-    try:
-        low, high = (float(end) for end in returns)
-    except (TypeError, ValueError):
-        low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ModelError(
-            f"returns={returns!r} must be the least and the most that one episode can return, for example (0, 500)"
-        )
-    return low, high
-
-
 def _single(env: Any) -> Any:
     if isinstance(env, str):
         made = make_registered(env)
@@ -169,8 +165,7 @@ def play_episodes(
     policy: Any, env: Any, episodes: int, seed: int, deterministic: bool = True
 ) -> Iterator[tuple[list[float], bool]]:
     """(rewards, whether it was only truncated) of each episode of a policy that sees observations."""
-    if not isinstance(episodes, int | np.integer) or isinstance(episodes, bool) or episodes < 1:
-        raise ModelError(f"episodes {episodes!r} must be a whole number, at least 1")
+    require_count("episodes", episodes)
     choose, watch = _chooser(policy, deterministic), GeneratorStates()
     for k in range(episodes):
         where = lambda: f"episode {k + 1}"  # noqa: B023, E731

@@ -6,7 +6,7 @@ attributes, its spaces, its wrappers and its spec. Never the true parameters, nu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,9 @@ from rpl_agent.agent.world.observations import (
 from rpl_agent.agent.world.plays import (
     longest_episode,
     payments,
+    requested_horizon,
     require_distinct_ways,
     with_certain_end,
-    with_horizon,
 )
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Binding, Limit, Objective, ParametricMDP
@@ -195,6 +195,8 @@ def _question(
         wanted += [f"Objective.reach({label!r})" for label in model.labels]
         hint = wanted[0] if wanted else "Objective.total('gain', horizon=100), with build(…, rewards={'gain': …})"
         raise ModelError(f"{name_of(env)} {reason}: pass objective=..., for example {hint}")
-    goal = with_certain_end(model, with_horizon(goal, horizon, limit, name_of(env)), limit)
+    if horizon is not None:
+        goal = replace(goal, horizon=requested_horizon(horizon, limit, name_of(env)))
+    goal = with_certain_end(model, goal, limit)
     require_end(model, goal.resolve(model))
     return goal

@@ -17,7 +17,7 @@ import numpy as np
 from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import Env, is_vector, require_environment
 from rpl_agent.agent.world.plays import finished, over_at_once, way_taken
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, require_count
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
@@ -120,7 +120,7 @@ def check_model(
     []
     """
     require_environment(env)
-    _require_episodes(episodes)
+    require_count("episodes", episodes)
     if is_vector(env):
         raise ModelError("check a single environment, not a vector environment")
     world = attach(
@@ -237,8 +237,3 @@ def _lacking(seen: _Seen) -> list[str]:
         f"{pmdp.state_name(state)} the action {actions[0]}: add their rows, or the certificate is only about policies "
         "that use the model's actions"
     ]
-
-
-def _require_episodes(episodes: Any) -> None:
-    if not hasattr(episodes, "__index__") or isinstance(episodes, bool) or episodes < 1:
-        raise ModelError(f"episodes {episodes!r} must be a whole number, at least 1")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rpl_agent.agent.world.plays import finished, gains, value_range
-from rpl_agent.core.errors import DataError
+from rpl_agent.core.errors import DataError, finite_range
 from rpl_agent.core.model import Objective, ParametricMDP
 from rpl_agent.formats.logs import log_steps
 from rpl_agent.guarantee.claims.improvement import LogReturns
@@ -46,9 +46,9 @@ def log_returns(
     task = objective.resolve(pmdp)
     transitions, starts = log_steps(pmdp, source)
     own = value_range(pmdp, objective, None)
+    if bounds is not None:
+        bounds = finite_range("bounds", bounds, "the least and the most that one episode can return", equal=True)
     low, high = own if bounds is None else bounds
-    if not low <= high:
-        raise DataError(f"[{low}, {high}] is not a range of returns")
     paid, over = gains(pmdp, task), task.decided if objective.must_reach else task.decided | finished(pmdp, task)
     first = np.flatnonzero(starts)
     lengths = np.diff(np.append(first, len(transitions)))
@@ -60,7 +60,7 @@ def log_returns(
     for begin, length in zip(first[begun].tolist(), lengths[begun].tolist()):
         earned, rest = _return(pmdp, objective, paid, over, transitions[begin : begin + length])
         if not low <= earned <= high and rest == 0.0:
-            raise DataError(f"an episode returned {earned:.6g}, outside of [{low:.6g}, {high:.6g}]: give wider bounds")
+            raise DataError(f"an episode returned {earned:.6g}, outside [{low:.6g}, {high:.6g}]: give wider bounds")
         least.append(max(earned + (rest * left[0] if rest else 0.0), low))
         most.append(max(min(earned + (rest * left[1] if rest else 0.0), high), least[-1]))
     stated = not low <= own[0] <= own[1] <= high

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -210,19 +211,15 @@ def payments(model: ParametricMDP, goal: Objective, binding: Binding | None) -> 
     return np.vstack([paid, tolerance]), error
 
 
-def with_horizon(goal: Objective, horizon: int | str | None, limit: int | None, name: str) -> Objective:
-    """The objective with the requested horizon; "env" takes the environment's time limit."""
-    if horizon is None:
-        return goal
-    if horizon == "env":
+def requested_horizon(horizon: Any, limit: int | None, name: str) -> int:
+    """A horizon in steps; "env" takes the environment's time limit."""
+    if isinstance(horizon, str) and horizon == "env":
         if limit is None:
-            raise ModelError(f"horizon='env': {name} has no TimeLimit to take the horizon from")
-        return replace(goal, horizon=limit)
-    if isinstance(horizon, str):
-        raise ModelError(f"horizon {horizon!r} is neither 'env' nor a number of steps")
-    if not hasattr(horizon, "__index__") or isinstance(horizon, bool):
-        raise ModelError(f"horizon {horizon!r} is neither 'env' nor a whole number of steps")
-    return replace(goal, horizon=int(horizon))
+            raise ModelError(f"horizon='env': {name} has no TimeLimit to take it from: give a number of steps")
+        return limit
+    if not hasattr(horizon, "__index__") or isinstance(horizon, bool) or horizon < 1:
+        raise ModelError(f"horizon {horizon!r} is neither 'env' nor a whole number of steps, at least 1")
+    return int(horizon)
 
 
 def truncation_note(limit: int | None, cut: int, episodes: int) -> str | None:

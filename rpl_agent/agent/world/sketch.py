@@ -12,7 +12,7 @@ import numpy as np
 
 from rpl_agent.agent.world.observations import Env, is_vector, name_of, require_environment, time_limit
 from rpl_agent.agent.world.plays import LONGEST
-from rpl_agent.core.errors import ModelError, front_door
+from rpl_agent.core.errors import ModelError, front_door, require_count
 from rpl_agent.core.model.states import canonical
 
 #: The most states for which a sketch is useful.
@@ -82,8 +82,7 @@ def sketch(env: Env, *, episodes: int = 500, seed: int = 0, file: str = "sketch.
     from gymnasium.spaces import Discrete
 
     require_environment(env)
-    if not hasattr(episodes, "__index__") or isinstance(episodes, bool) or episodes < 1:
-        raise ModelError(f"episodes {episodes!r} must be a whole number, at least 1")
+    require_count("episodes", episodes)
     if is_vector(env) or not isinstance(env.action_space, Discrete):
         raise ModelError(f"a sketch needs a single environment with Discrete actions, which {name_of(env)} is not")
     seen, steps = _play(env, episodes, seed)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.errors import DataError, ModelError, finite_range, require_count
 from rpl_agent.core.model import Objective, Sense
 from rpl_agent.core.model.objectives.objective import Kind, Unreached
 
@@ -51,14 +51,16 @@ class Assumptions:
     def __post_init__(self) -> None:
         if not (isinstance(self.discount, (int, float)) and 0.0 < self.discount <= 1.0):
             raise ModelError(f"discount {self.discount!r} is outside (0, 1]")
-        if self.horizon is not None and not (isinstance(self.horizon, int) and self.horizon >= 1):
-            raise ModelError(f"horizon {self.horizon!r} is not a number of steps, at least 1")
+        if self.horizon is not None:
+            require_count("horizon", self.horizon, "steps")
         if self.returns is None and self.rewards is None:
             raise ModelError("give returns=(low, high) of a whole episode, or rewards=(low, high) of a step")
         for name in ("returns", "rewards"):
             value = getattr(self, name)
             if value is not None and not callable(value):
-                object.__setattr__(self, name, pair(value, name))
+                object.__setattr__(self, name, finite_range(name, value, "a range (low, high)"))
+        if self.successors is not None and not callable(self.successors):
+            raise ModelError(f"successors={self.successors!r} must be a function of (state, action number)")
         if self.successors is not None and self.rewards is None:
             raise ModelError(
                 "successors=... needs rewards=(low, high) too: a step that was never seen may pay as much as any return"
@@ -172,7 +174,9 @@ class Assumptions:
         """The range of returns that was stated for a state."""
         given = self.returns
         assert given is not None
-        return pair(given(state), f"returns({state!r})", True) if callable(given) else given
+        if not callable(given):
+            return given
+        return finite_range(f"returns({state!r})", given(state), "a range (low, high)", equal=True)
 
     def check_return(self, earned: float, left: float, over: bool, where: Callable[[], str]) -> None:
         """Raise unless a play that earned this much can have a return in the range.
@@ -202,17 +206,6 @@ class Assumptions:
         if self.successors is not None:
             found.append("only the given successors can follow")
         return found
-
-
-def pair(value: Any, name: str, equal: bool = False) -> Range:
-    """Two finite numbers in order."""
-    try:
-        low, high = (float(number) for number in value)
-    except (TypeError, ValueError):
-        raise ModelError(f"{name} is {value!r}, not a pair of numbers (low, high)") from None
-    if not (math.isfinite(low) and math.isfinite(high) and (low < high or (equal and low == high))):
-        raise ModelError(f"{name} = ({low:g}, {high:g}) must be finite with low < high")
-    return low, high
 
 
 def _within(value: float, bounds: Range) -> bool:

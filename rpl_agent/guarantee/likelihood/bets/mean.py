@@ -32,10 +32,11 @@ def mean_interval(
     check_delta(delta)
     values = np.asarray(values, dtype=float)
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise DataError(f"[{low}, {high}] is not a range of returns")
+        raise DataError(f"[{low}, {high}] is not a range of values")
     outside = np.flatnonzero(~((values >= low) & (values <= high)))
     if len(outside):
-        raise DataError(f"number {outside[0] + 1} is {values[outside[0]]:.10g}, outside of [{low:.10g}, {high:.10g}]")
+        first = int(outside[0])
+        raise DataError(f"value {first + 1} is {values[first]:.10g}, outside [{low:.10g}, {high:.10g}]")
     if low == high or not len(values):
         return low, high
     level, n = math.log(2.0 / delta), len(values)
