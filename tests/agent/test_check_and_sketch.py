@@ -139,6 +139,20 @@ def test_facts_are_lines_to_edit(tmp_path):
         RPLAgent(env, **facts, delta=0.1, seed=0).learn(budget=30)
 
 
+def test_a_sketch_makes_the_environment_that_was_played(tmp_path):
+    """Once it forgot keywords: the file's lake was slippery, and its facts were about another one."""
+    played = gym.make("FrozenLake-v1", is_slippery=False, map_name="8x8", max_episode_steps=7)
+    path = tmp_path / "drawn.py"
+    path.write_text(sketch(played, episodes=20))
+    made, _ = make_named(f"{path}:make")
+    assert made.spec.max_episode_steps == 7 and made.observation_space.n == 64
+    assert len(made.unwrapped.P[0][2]) == 1  # one outcome
+    assert "return gym.make('FrozenLake-v1', map_name='4x4')\n" in sketch(gym.make("FrozenLake-v1"), episodes=20)
+    odd = gym.make("FrozenLake-v1", desc=None)
+    odd.spec.kwargs["desc"] = {1, 2}  # not plain data
+    assert "...  # gym.make('FrozenLake-v1', …)" in sketch(odd, episodes=20)
+
+
 def test_the_commands(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["sketch", "FrozenLake-v1", "--episodes", "60", "--output", "lake.py"]) == 0

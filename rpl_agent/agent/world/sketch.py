@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.world.observations import Env, is_vector, name_of, require_environment, time_limit
+from rpl_agent.agent.world.observations import (
+    Env,
+    environment_spec,
+    is_vector,
+    name_of,
+    require_environment,
+    time_limit,
+)
 from rpl_agent.agent.world.plays import LONGEST
 from rpl_agent.core.errors import ModelError, front_door, require_count
 from rpl_agent.core.model.states import canonical
@@ -86,10 +93,9 @@ def sketch(env: Env, *, episodes: int = 500, seed: int = 0, file: str = "sketch.
     if is_vector(env) or not isinstance(env.action_space, Discrete):
         raise ModelError(f"a sketch needs a single environment with Discrete actions, which {name_of(env)} is not")
     seen, steps = _play(env, episodes, seed)
-    spec, limit = getattr(env, "spec", None), time_limit(env, env)
+    limit = time_limit(env, env)
     if code is None:
-        made = f"gym.make({spec.id!r})" if spec is not None else "...  # make your environment here"
-        code = f"import gymnasium as gym\n\n\ndef environment():\n    return {made}\n"
+        code = f"import gymnasium as gym\n\n\ndef environment():\n    return {_remade(env, limit)}\n"
     pairs = [ways for rows in seen.values() for ways in rows.values()]
     paid = [reward for ways in pairs for _, reward in ways]
     least, most = min(paid), max(paid)
@@ -104,6 +110,21 @@ def sketch(env: Env, *, episodes: int = 500, seed: int = 0, file: str = "sketch.
         pairs=len(pairs),
     )
     return head + "".join(_rows(seen)) + tail
+
+
+def _remade(env: Any, limit: int | None) -> str:
+    """The expression that makes a registered environment again, with its keywords and time limit."""
+    import gymnasium as gym
+
+    spec = environment_spec(env)
+    if spec is None:
+        return "...  # make your environment here"
+    if spec["kwargs"] is None:
+        return f"...  # gym.make({spec['id']!r}, …) with your keywords, which are not plain data"
+    keywords = dict(spec["kwargs"])
+    if limit is not None and limit != gym.spec(spec["id"]).max_episode_steps:
+        keywords["max_episode_steps"] = limit
+    return f"gym.make({', '.join([repr(spec['id']), *(f'{name}={value!r}' for name, value in keywords.items())])})"
 
 
 def _play(env: Any, episodes: int, seed: int) -> tuple[Seen, int]:
