@@ -231,7 +231,7 @@ def certify_run(folder: str | Path) -> dict[str, Any]:
 
 def verify_run(folder: str | Path) -> dict[str, Any]:
     """Check the stored certificate of a run from scratch against its model and its data."""
-    path = Path(folder) / "certificate.json"
+    path = require_certificate(Path(folder))
     if is_open_certificate(path):
         return verdict_open(path, read_open(*read_latest(Path(folder) / CHECKPOINT)))
     agent = load_run(Path(folder))
@@ -330,9 +330,21 @@ def is_open_certificate(path: Path) -> bool:
 
 
 def open_certificate(folder: Path) -> OpenCertificate | None:
-    """The stored certificate of a run without a model; None if the run has a model, or no certificate yet."""
+    """The stored certificate of a run without a model; None if the run has a model."""
     path = folder / "certificate.json"
-    return OpenCertificate.from_json(path) if is_open_certificate(path) else None
+    if is_open_certificate(path):
+        return OpenCertificate.from_json(path)
+    if not path.is_file() and is_open(read_latest(folder / CHECKPOINT)[0]):
+        require_certificate(folder)
+    return None
+
+
+def require_certificate(folder: Path) -> Path:
+    """The path of a run's stored certificate; raise if the run has none yet."""
+    path = folder / "certificate.json"
+    if folder.is_dir() and not path.is_file():
+        raise DataError(f"{folder} has no certificate yet: rpl certify {shlex.quote(str(folder))} writes one")
+    return path
 
 
 def load_run(folder: Path, env: Env | None = None, options: Mapping[str, Any] | None = None) -> RPLAgent:

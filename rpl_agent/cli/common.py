@@ -449,6 +449,10 @@ def run_of(arguments: argparse.Namespace) -> RPLAgent | None:
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise ModelError(f"{folder} is a run with its own model, data and method: {options} cannot be used with it")
+    from rpl_agent.agent.discovery.session import OpenSession
     from rpl_agent.agent.runs import load_run
 
-    return load_run(folder)
+    agent = load_run(folder)
+    if isinstance(agent.session, OpenSession):
+        raise ModelError(f"{folder} is a run without a model, which rpl {arguments.command} needs")
+    return agent

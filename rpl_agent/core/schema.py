@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 import numpy as np
 
-from rpl_agent.core.errors import DataError
+from rpl_agent.core.errors import DataError, text_of
 
 
 def jsonable(value: Any, arrays: dict[str, np.ndarray] | None = None, place: str = "") -> Any:
@@ -141,7 +141,7 @@ def read_json(text: str, place: str) -> dict[str, Any]:
 
 def read_document(source: str | Path, kind: type[Stored], format: str, name: str) -> Stored:
     """A dataclass object from its JSON text or file, whose field "format" says what it is; errors call it ``name``."""
-    text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
+    text = source if isinstance(source, str) and source.lstrip().startswith("{") else text_of(Path(source))
     data = read_json(text, f"the {name}")
     if data.get("format") != format:
         article = "an" if name[0] in "aeiou" else "a"

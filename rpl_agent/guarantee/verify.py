@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.core.coupled.regret import difference_above, same_policy
-from rpl_agent.core.errors import DataError, ModelError, RPLWarning
+from rpl_agent.core.errors import DataError, ModelError, RPLWarning, text_of
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger
 from rpl_agent.core.model import ParametricMDP, Policy, Sense
@@ -371,10 +371,7 @@ def read_with_data(
     path: Path,
 ) -> tuple[Certificate | Improvement, dict[str, Any] | None, dict[str, Any] | None]:
     """(certificate or improvement, its data or None, how to remake the model or None)."""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
+    text = text_of(path)
     found = read_json(text, str(path))
     improves = found.get("format") == IMPROVEMENT
     certificate = Improvement.from_json(text) if improves else Certificate.from_json(text)

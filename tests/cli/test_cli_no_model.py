@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rpl_agent import Certificate, DataError
 from rpl_agent.cli import main
 
 WORLD = """
@@ -57,6 +58,28 @@ def test_report_info_and_watch(world, capsys):
     assert info["states"] > 5 and "returns lie in [0, 1]" in info["assumed"]
     assert main(["watch", "logs/a", "--env", "mine.py:env"]) == 0
     assert "episode 1" in capsys.readouterr().out
+
+
+def test_what_a_run_without_a_model_lacks_is_named(world, capsys):
+    given = ("--returns", "0", "1", "--discount", "0.99", "--budget", "20", "--name", "a", "--log-dir", "logs")
+    rpl(capsys, "train", "FrozenLake-v1", *given)
+    needs = [["plot-region", "logs/a"], ["export", "logs/a", "--policy-file", "a.csv"]]
+    for arguments in needs:
+        assert main(arguments) == 2
+        assert f"logs/a is a run without a model, which rpl {arguments[0]} needs" in capsys.readouterr().err
+    (world / "logs" / "a" / "certificate.json").unlink()
+    for arguments in (["info", "logs/a"], ["report", "logs/a"], ["certify", "logs/a", "--verify"]):
+        assert main(arguments) == 2
+        assert "logs/a has no certificate yet: rpl certify logs/a writes one" in capsys.readouterr().err
+    assert main(["certify", "logs/a"]) == 0 and main(["info", "logs/a"]) == 0
+
+
+def test_a_picture_is_no_certificate(world, capsys):
+    (world / "picture.png").write_bytes(b"\x89PNG\xff")
+    assert main(["certify", "picture.png", "--verify"]) == 2
+    assert "picture.png is not a text file in UTF-8" in capsys.readouterr().err
+    with pytest.raises(DataError, match="not a text file"):
+        Certificate.from_json(world / "picture.png")
 
 
 def test_a_file_may_state_the_facts_itself(world, capsys):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.output.plotting.policy_map import PolicyMap, policy_map
-from rpl_agent.agent.runs import load_run, open_certificate
+from rpl_agent.agent.runs import load_run, open_certificate, require_certificate
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, read_latest
 from rpl_agent.agent.storage.open_state import read_open
 from rpl_agent.core.errors import DataError
@@ -41,7 +41,7 @@ def report_run(run: str | os.PathLike, output: str | os.PathLike | None = None) 
     if without_model is not None:
         return _report_open(folder, without_model, output)
     agent = load_run(folder)
-    certificate = Certificate.from_json(folder / "certificate.json")
+    certificate = Certificate.from_json(require_certificate(folder))
     points, seconds = _progress(folder / "progress.csv"), agent.session.planner.seconds
     drawn = [closing_chart(points, certificate.delta, certificate.objective.sense is Sense.MAX)]
     estimate = point_estimate(agent.pmdp, agent.counts)
