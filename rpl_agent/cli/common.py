@@ -333,18 +333,15 @@ def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
     """A world registered in Gymnasium with known structure, such as FrozenLake-v1; None otherwise."""
     import gymnasium as gym
 
-    from rpl_agent.agent.world.attach import FIRST_MODEL, attach
-    from rpl_envs.toy import bind
+    from rpl_agent.agent.world.attach import attach
 
     if name.startswith(("rpl/", "rpl_envs:")) or name not in gym.registry:
         return None
     env = gym.make(name)
     try:
-        known = attach(env) if bind(env) is not None else None
+        known = attach(env)
     finally:
         env.close()
-    if known is None:
-        raise ModelError(f"the structure of {name} is unknown. Write a model, for example\n{FIRST_MODEL}")
     steps = max_steps or (env.spec.max_episode_steps if env.spec else None) or DEFAULT_STEPS
     return ModelSource(name, known.pmdp, known.objective, None, steps, partial(gym.make, name))
 

@@ -169,19 +169,21 @@ FIRST_MODEL = """
     pmdp = rpl_agent.build(0, rows, domain=["p"], labels={"goal": lambda s: s == 5})
     RPLAgent(pmdp=pmdp, objective="maximise probability of goal", observation_to_state=int).learn(env, budget=100)
 """
+#: The line on observations that are not finitely many.
+FINITE = "\nOnly finitely many states can be certified, but {} is continuous: map it with observation_to_state=..."
 
 
 def _nothing_known(env: Env) -> str:
     space = observation_space(env)
     dtype = getattr(space, "dtype", None)
-    continuous = dtype is not None and np.issubdtype(dtype, np.floating)
+    finite = "" if dtype is None or not np.issubdtype(dtype, np.floating) else FINITE.format(space)
     return (
         f"the structure of {name_of(env)} is unknown: it has no attribute 'pmdp', no table P and is not one "
-        "of Gymnasium's toy_text worlds. A structure says which states and actions exist, where they may lead, and "
+        "of Gymnasium's toy_text worlds.\nA structure says which states and actions exist, where they may lead, and "
         "which probabilities are the same unknown. Write it, for example,\n"
         + FIRST_MODEL
-        + "or in the PRISM language"
-        + (f"; {space} is continuous, and only finitely many states can be certified" if continuous else "")
+        + "or in the PRISM language. If you know no more than what an episode can return, pass returns=(low, high)."
+        + finite
     )
 
 

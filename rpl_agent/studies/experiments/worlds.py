@@ -20,16 +20,14 @@ import numpy as np
 
 import rpl_envs
 from rpl_agent.agent.evaluation import Evaluation, monte_carlo
-from rpl_agent.agent.world.attach import FIRST_MODEL, attach
+from rpl_agent.agent.world.attach import attach
 from rpl_agent.agent.world.named_env import absolute, attach_keywords, make_named, named_world, names_code
-from rpl_agent.agent.world.observations import attribute
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.studies.baselines.policy_files import policy_from_file
 from rpl_agent.studies.experiments.suites import Task
-from rpl_envs.toy import bind
 
 #: Solver precision of the tables: far below what the paper prints.
 PRECISION = 1e-6
@@ -133,8 +131,6 @@ def compared_world(name: str) -> ComparedWorld:
     make = partial(gym.make, name)
     env = make()
     try:
-        if bind(env) is None and attribute(env.unwrapped, "pmdp") is None:
-            raise ModelError(f"the structure of {name} is unknown. Write a model, for example\n{FIRST_MODEL}")
         known = attach(env)
     finally:
         env.close()
