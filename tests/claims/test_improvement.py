@@ -187,6 +187,17 @@ def test_an_unknown_baseline_is_bounded_by_its_returns(grid, tmp_path):
         improve(pmdp, counts, total, "log", returns=log_returns(pmdp, log, total))
 
 
+@pytest.mark.parametrize("start", [{"play": 0.3, "won": 0.7}, {"play": 0.3, "lost": 0.7}, "won"], ids=str)
+def test_returns_of_a_log_without_rows_of_some_plays_bound_nothing(tmp_path, start):
+    """Seven of ten plays are over before their first step: the mean of the others is .4 where the policy earns .82."""
+    tosses = {"play": {"a": {"won": "p", "lost": "1 - p"}}}
+    pmdp = build(start, lambda s: tosses.get(s, {"stay": {s: 1}}), domain=["p"], labels={"won": lambda s: s == "won"})
+    log = tmp_path / "log.csv"
+    log.write_text("state,action,next_state\nplay,a,won\nplay,a,lost\n")
+    with pytest.raises(DataError, match="where they are over"):
+        log_returns(pmdp, log, "maximise probability of won")
+
+
 def test_a_cut_episode_counts_with_all_that_it_may_still_earn(tmp_path):
     pmdp = build(
         0, lambda s: {"go": {s + 1: "p", s: "1 - p"}} if s < 3 else {"stay": {s: 1}}, domain=["p"],

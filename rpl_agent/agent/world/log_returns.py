@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rpl_agent.agent.world.plays import finished, gains, value_range
+from rpl_agent.agent.world.plays import finished, gains, over_at_once, value_range
 from rpl_agent.core.errors import DataError, finite_range
-from rpl_agent.core.model import Objective, ParametricMDP
+from rpl_agent.core.model import Objective, ParametricMDP, Task
 from rpl_agent.formats.logs import log_steps
 from rpl_agent.guarantee.claims.improvement import LogReturns
 
@@ -44,6 +44,7 @@ def log_returns(
     """
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     task = objective.resolve(pmdp)
+    _require_steps(pmdp, task)
     transitions, starts = log_steps(pmdp, source)
     own = value_range(pmdp, objective, None)
     if bounds is not None:
@@ -65,6 +66,17 @@ def log_returns(
         most.append(max(min(earned + (rest * left[1] if rest else 0.0), high), least[-1]))
     stated = not low <= own[0] <= own[1] <= high
     return LogReturns(np.array(least), np.array(most), (low, high), fixed_length, stated)
+
+
+def _require_steps(pmdp: ParametricMDP, task: Task) -> None:
+    """Raise if plays may be over before their first step: the log has no row of these."""
+    over = (over_at_once(pmdp, task) | task.decided)[pmdp.first_states]
+    if over.any():
+        state = pmdp.state_name(int(pmdp.first_states[over][0]))
+        raise DataError(
+            f"plays may begin in {state}, where they are over: a log has no rows of these, so the mean of its returns "
+            "is not what its policy is worth; give the policy"
+        )
 
 
 def _return(
