@@ -240,8 +240,9 @@ def verify_run(folder: str | Path) -> dict[str, Any]:
         raise DataError(f"{path} is an improvement, not the certificate of a run")
     note = agent.session.truncation
     problems = [] if certificate.truncation == note else [f"the certificate's note on the time limit should be: {note}"]
-    missing = [text for text in agent.session.assumptions if text not in certificate.assumptions]
-    problems += [f"the certificate does not say what it assumes: {text}" for text in missing]
+    lacking = agent.session.lacking  # what the model itself assumes is compared below
+    if lacking is not None and lacking not in certificate.assumptions:
+        problems.append(f"the certificate does not say what it assumes: {lacking}")
     stored = agent.session.certificate
     if certificate.plays is not None and (stored is None or stored.plays != certificate.plays):
         problems.append("the plays of the policy are not those of the run")

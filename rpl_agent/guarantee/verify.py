@@ -174,8 +174,6 @@ def verify_improvement(
         problems.append(f"the baseline is in the file if it is given, and only then; the file says: {found.known}")
     elif found.baseline is None:
         notes = [f"the baseline is {found.known}"]
-    if returns is not None and returns.assumption is not None:
-        notes.append(returns.assumption)
     if not problems and found.known == UNKNOWN and returns is None:
         problems = ["the returns of the log, which bound the unknown baseline, are not in the file: add --data LOG"]
     if problems:
@@ -185,6 +183,7 @@ def verify_improvement(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RPLWarning)
         again = improve(pmdp, counts, found.objective, baseline, found.policy, config, returns=returns)
+    notes += again.notes  # whatever the file says
     pairs = (
         ("improvement", (found.lower, found.upper), (again.lower, again.upper)),
         ("value of the policy", found.value, again.value),

@@ -16,13 +16,14 @@ from rpl_agent.cli import main
 from rpl_agent.core.errors import DataError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
-from rpl_agent.core.model import Nature, Objective, build
+from rpl_agent.core.model import Nature, Objective, Policy, build
 from rpl_agent.core.model.objectives.objective import Kind
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve
 from rpl_agent.core.solver.solution import Solution
 from rpl_agent.guarantee.best_so_far import best_so_far
 from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.claims.improvement import improve
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.verify import data_from_json, data_to_json, verify
@@ -147,6 +148,18 @@ def test_long_proofs_are_refused_by_name(tmp_path, capsys, monkeypatch):
     assert main(["certify", str(agent.run_folder)]) == 0
     assert main(["certify", str(agent.run_folder), "--verify"]) == 0
     assert "proved with probability" in capsys.readouterr().out
+
+
+def test_what_a_model_assumes_is_said_by_every_statement_about_it(world, counts):
+    pmdp, uniform = dataclasses.replace(world.pmdp, assumption="the wind blows"), Policy.uniform(world.pmdp)
+    config = Config(relaxation="rectangular")
+    gain = improve(pmdp, counts, world.objective, uniform, config=config)
+    assert "NOTE: the wind blows" in str(gain)
+    for limits in ((), ("probability of done >= 0",)):
+        found = certify(pmdp, counts, world.objective, config, subject_to=limits)
+        assert "NOTE: the wind blows" in str(found) and not verify(found, pmdp, counts).problems
+        (problem,) = verify(dataclasses.replace(found, assumptions=()), pmdp, counts).problems
+        assert problem == "the certificate does not say what it assumes: the wind blows"
 
 
 def test_runs_verify(tmp_path, capsys):

@@ -250,7 +250,7 @@ def improve(
         asked = dict(candidates(pmdp, counts, objective, inner, found, given))
     best = comparing.best_of(list(comparing.all_of(asked)))
     fixed = None if config.is_anytime else "fixed-N only: not valid if data decided how much data there is"
-    notes = tuple(note for note in (found.fallback, fixed) if note)
+    notes = tuple(note for note in (found.fallback, fixed, pmdp.assumption) if note)
     best = replace(best, delta=config.delta, notes=notes)
     if given is not None:
         return best

@@ -71,6 +71,8 @@ def silences(claimed: Certificate, uncertainty: Uncertainty, found: Certificate)
         problems.append("the set is not what was configured, and the certificate does not say so")
     if found.edge and not claimed.edge:
         problems.append(f"the certificate does not say: {found.edge}")
+    missing = [text for text in found.assumptions if text not in claimed.assumptions]
+    problems += [f"the certificate does not say what it assumes: {text}" for text in missing]
     evidence = uncertainty.log_e_value
     if claimed.log_e_value < evidence - 1e-6 * max(1.0, abs(evidence)):
         problems.append(f"the log e-value {claimed.log_e_value:.6g} is claimed, the data give {evidence:.6g}")
