@@ -17,6 +17,8 @@ import pytest
 
 from rpl_agent import RPLAgent
 from rpl_agent.agent.runs import verify_run
+from rpl_agent.agent.storage.checkpoint import read_latest
+from rpl_agent.agent.storage.open_state import foreign_parts, read_open
 from rpl_agent.cli import main
 from rpl_agent.core.evidence.ledger import OpenLedger, of_states
 from rpl_agent.guarantee import checker, open_checker
@@ -385,3 +387,13 @@ def test_verify_compares_all_parts_of_a_proof_with_the_run(tmp_path, monkeypatch
     assert "the facts of the proof" in says(lambda file: file["assumed"]["returns"].__setitem__(0, -1e-9))
     assert "the starts of the proof" in says(lambda file: file["data"]["starts"][0].__setitem__(1, 10**6))
     assert "the outcomes since" in says(forget)
+    stored, own = read_open(*read_latest(run / "checkpoint.zip")), [[0, 1]] * proof["data"]["states"]
+    for part, false, name in (
+        ("assumed", {"known_states": 9}, "facts"),
+        ("assumed", {"state_returns": own}, "facts about single states"),
+        ("data", {"states": 9}, "states and actions"),
+        ("data", {"actions": 1}, "states and actions"),
+        ("data", {"names": proof["data"]["names"][::-1]}, "names of states"),
+    ):
+        other = {**proof, part: {**proof[part], **false}}
+        assert foreign_parts(other, stored) == [f"the {name} of the proof are not those of the run"]

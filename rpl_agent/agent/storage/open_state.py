@@ -25,6 +25,7 @@ from rpl_agent.core.schema import UNREADABLE, Positive, Share, Whole, jsonable, 
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import OpenData
 from rpl_agent.guarantee.open_world.ties import ProposedTie, propose_ties
+from rpl_agent.guarantee.open_world.values import known_states
 from rpl_agent.guarantee.open_world.witness import FinishedPlays, OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof.open_world import counts_since, grouped_plays, listed_plays
@@ -32,6 +33,8 @@ from rpl_agent.guarantee.proof.open_world import counts_since, grouped_plays, li
 KIND = "open"
 #: Stored in place of a fact that is a function.
 FUNCTION = "function"
+#: A fact that the environment's space says, not the user: the number of states, None if it is not known.
+KNOWN = "known_states"
 #: The columns of plays.
 PLAYS = ("earned", "size", "steps", "cut_in", "stakes")
 
@@ -135,7 +138,7 @@ def capture_open(session: OpenSession, source: StreamState | None, mode: str) ->
 
 
 def _facts(session: OpenSession) -> dict[str, Any]:
-    found: dict[str, Any] = {"horizon": session.assumptions.horizon}
+    found: dict[str, Any] = {"horizon": session.assumptions.horizon, KNOWN: known_states(session.assumptions)}
     for name in ("discount", "returns", "rewards", "deterministic", "successors"):
         value = getattr(session.assumptions, name)
         found[name] = FUNCTION if callable(value) else value
@@ -171,7 +174,7 @@ def read_open(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> OpenState
 
 def open_arguments(stored: OpenState, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the agent's constructor; ``facts`` are the functions among them."""
-    found = dict(stored.facts)
+    found = {name: value for name, value in stored.facts.items() if name != KNOWN}
     for name, value in found.items():
         if value == FUNCTION:
             if not callable(facts.get(name)):
@@ -206,9 +209,13 @@ def load_open(
 
 def stored_data(stored: OpenState) -> OpenData:
     """What a stored run has counted."""
-    found = OpenData(max(len(stored.upper_rows[-1]) // max(len(stored.states), 1), 1))
+    found = OpenData(_actions(stored))
     _fill(found, stored)
     return found
+
+
+def _actions(stored: OpenState) -> int:
+    return max(len(stored.upper_rows[-1]) // max(len(stored.states), 1), 1)
 
 
 def foreign_parts(proof: dict[str, Any], stored: OpenState) -> list[str]:
@@ -219,6 +226,9 @@ def foreign_parts(proof: dict[str, Any], stored: OpenState) -> list[str]:
     parts: dict[str, tuple[Any, Any]] = {
         "delta": (proof["delta"], stored.config.delta),
         "facts": ({name: assumed[name] for name in facts}, facts),
+        "facts about single states": (assumed["state_returns"] is not None, stored.facts["returns"] == FUNCTION),
+        "names of states": (data["names"], jsonable([from_plain(value) for value in stored.states])),
+        "states and actions": ([data["states"], data["actions"]], [len(stored.states), _actions(stored)]),
         "outcomes": (data["outcomes"], [list(entry) for entry in zip(*(column.tolist() for column in columns))]),
         "starts": (data["starts"], [[s, n] for s, n in enumerate(stored.starts.tolist()) if n]),
     }
@@ -255,7 +265,9 @@ def stored_ties(stored: OpenState) -> list[ProposedTie]:
     if FUNCTION in stored.facts.values() or played is None or certificate is None:
         return propose_ties(data)
     given: dict[str, Any] = {
-        name: tuple(v) if isinstance(v, list) else v for name, v in stored.facts.items() if v is not None
+        name: tuple(v) if isinstance(v, list) else v
+        for name, v in stored.facts.items()
+        if v is not None and name != KNOWN
     }
     policy = OpenPolicy(played.actions, played.unseen)
     known = certificate.lower, certificate.upper
