@@ -309,7 +309,7 @@ def _solve_multi(arguments: argparse.Namespace) -> int:
         if len(query.goals) != 2 or query.limits:
             raise ModelError("a front has two objectives and no limits: multi(Pmax=? [ … ], Rmin=? [ … ])")
         found = known.front(query.pmdp, theta, query.goals, FRONT_POINTS)
-        emit(arguments, facts | found.to_dict(), "front", str(found).replace("with probability ≥ 0.999, all at", "at"))
+        emit(arguments, facts | found.to_dict(), "front", found.listed("at these parameters:"))
         return 0
     if query.goals:
         answer, certificate = None, known.best_within(query.pmdp, theta, query.goals[0].subject_to(*query.limits))

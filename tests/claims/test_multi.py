@@ -104,6 +104,14 @@ def test_solve_gives_the_front(model, capsys):
         assert plane["most"] == pytest.approx(max(one * 0.5, one * 0.9 - other * 0.1), abs=1e-6)
 
 
+def test_the_front_at_known_parameters_claims_no_probability(model, capsys):
+    """It once began with "at once, from 0 transitions"."""
+    query = 'multi(Pmax=? [ F "won" ], Pmin=? [ F s=3 ])'
+    assert main(["solve", str(model), "--theta", "p=0.9", "--property", query]) == 0
+    printed = capsys.readouterr().out
+    assert "at these parameters:" in printed and "transitions" not in printed and "probability ≥" not in printed
+
+
 def test_solve_needs_known_parameters(model, capsys):
     assert main(["solve", str(model), "--property", PROPERTY]) == 2
     assert "known parameters" in capsys.readouterr().err

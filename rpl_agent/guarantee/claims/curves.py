@@ -73,10 +73,15 @@ class ObjectiveCurve:
         return {**shown, "objectives": [o.describe() for o in self.objectives], "points": points}
 
     def __str__(self) -> str:
+        chance = f"with probability ≥ {1 - self.delta:g}, all at once"
+        return self.listed(f"{chance}, from {self.samples:,} transitions:")
+
+    def listed(self, when: str) -> str:
+        """The points and half planes as text; ``when`` they hold is said first."""
         first, second = (objective.describe() for objective in self.objectives)
         lines = [
             f"{first} against {second}  on {self.model}",
-            f"  with probability ≥ {1 - self.delta:g}, all at once, from {self.samples:,} transitions:",
+            f"  {when}",
             f"  {'policy':>6}  {first:>36}  {second:>36}",
         ]
         for k, point in enumerate(self.points):
