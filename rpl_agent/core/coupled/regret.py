@@ -227,4 +227,8 @@ def same_policy(one: Policy | None, other: Policy | None) -> bool:
     """Whether two policies are known to be the same; None stands for every policy."""
     if one is None or other is None or one is other:
         return one is other
-    return one.rows is not None and other.rows is not None and np.array_equal(one.rows, other.rows)
+    if one.rows is not None and other.rows is not None:
+        return np.array_equal(one.rows, other.rows)
+    if one.weights is not None and other.weights is not None:
+        return np.array_equal(one.weights, other.weights)
+    return False

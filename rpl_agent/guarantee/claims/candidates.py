@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from rpl_agent.core.coupled.regret import same_policy as same_policy
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.solver import solve_at
@@ -89,13 +90,3 @@ def _repeated(marked: np.ndarray, row_state: np.ndarray) -> np.ndarray:
     again = np.zeros(len(marked), bool)
     again[rows[1:][row_state[rows[1:]] == row_state[rows[:-1]]]] = True
     return again
-
-
-def same_policy(one: Policy, other: Policy) -> bool:
-    for a, b in ((one.rows, other.rows), (one.weights, other.weights)):
-        if a is None or b is None:
-            if a is not b:
-                return False
-        elif not np.array_equal(a, b):
-            return False
-    return True

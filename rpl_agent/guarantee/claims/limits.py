@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.coupled.regret import difference_above
+from rpl_agent.core.coupled.regret import difference_above, same_policy
 from rpl_agent.core.errors import ModelError, front_door, require_kind
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy, Sense
@@ -32,7 +32,6 @@ from rpl_agent.core.regions.base import Region
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate, LimitClaim
-from rpl_agent.guarantee.claims.candidates import same_policy
 from rpl_agent.guarantee.claims.combined import CombinedModel
 from rpl_agent.guarantee.claims.occupancy import LimitedOptimum, OccupancyProgram
 from rpl_agent.guarantee.pipeline import (
