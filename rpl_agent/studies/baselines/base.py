@@ -239,11 +239,9 @@ class Baseline(ABC):
         if saved.learner != cls.__name__:
             raise DataError(f"{os.fspath(path)!r} holds a {saved.learner}, not a {cls.__name__}")
         try:
-            # 0.2 called it greedy_weight
+            # version 0.2 wrote greedy_weight
             config = {"weight" if key == "greedy_weight" else key: value for key, value in saved.config.items()}
-            agent = cls(
-                **config, observation_to_state=observation_to_state, attachment=attachment
-            )  # 0.2 called it greedy_weight
+            agent = cls(**config, observation_to_state=observation_to_state, attachment=attachment)
         except TypeError as error:
             raise DataError(f"{os.fspath(path)!r}: {error}") from None
         agent._pending = (saved, arrays)

@@ -250,8 +250,10 @@ class UCBVI(ModelBased):
 
     def __init__(self, *, delta: float = 0.05, scale: float = 1.0, **common: Any):
         super().__init__(**common)
-        if not 0 < delta < 1 or scale <= 0:
-            raise ModelError(f"delta {delta} must lie in (0, 1) and scale {scale} be positive")
+        if not 0 < delta < 1:
+            raise ModelError(f"delta {delta} is outside (0, 1)")
+        if scale <= 0:
+            raise ModelError(f"scale {scale} must be positive")
         self.delta = delta
         self.scale = scale
 

@@ -36,8 +36,12 @@ class QLearning(Baseline):
         **common: Any,
     ):
         super().__init__(**common)
-        if not 0 <= epsilon_min <= 1 or not 0 < exploration <= 1 or not 0.5 < omega <= 1:
-            raise ModelError(f"epsilon_min {epsilon_min}, exploration {exploration}, omega {omega}: out of range")
+        if not 0 <= epsilon_min <= 1:
+            raise ModelError(f"epsilon_min {epsilon_min} is outside [0, 1]")
+        if not 0 < exploration <= 1:
+            raise ModelError(f"exploration {exploration} is outside (0, 1]")
+        if not 0.5 < omega <= 1:
+            raise ModelError(f"omega {omega} is outside (0.5, 1]")
         self.epsilon_min, self.exploration, self.omega = epsilon_min, exploration, omega
 
     def _reset(self) -> None:
