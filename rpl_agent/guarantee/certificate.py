@@ -105,10 +105,9 @@ class Certificate:
     fallback: str | None = None  # what was used instead of the configured set, and why
     edge: str | None = None  # parameters whose most likely value lies outside their domain
     reward_error: Positive = 0.0  # deviation of rewards from the model's, inside lower and upper: a share, or per step
-    basis: str = (
-        ""  # of a likelihood set: "bets" on the value, "windows" alone, a "table" of counts without order, with
-    )
-    # bets on "rows" beside it
+    #: what a likelihood set rests on: "bets" on the value, "windows" alone, a "table" of counts without order, or
+    #: intervals with bets on "rows" beside them; "" for other sets
+    basis: str = ""
     truncation: str | None = None  # what a time limit of the environment means for the guarantee
     assumptions: tuple[str, ...] = ()  # what is taken for granted beside the model's structure
     momentary_lower: float = math.nan  # of the latest data alone, if this is the best of a run so far

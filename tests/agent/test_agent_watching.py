@@ -126,7 +126,7 @@ def test_pictures_of_different_heights_are_one_animation(tmp_path):
 def test_what_is_missing_is_named(folder, tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="render mode"):
         watch_run(folder, world())
-    with pytest.raises(ModelError, match=r"does not end in \.gif"):
+    with pytest.raises(ModelError, match=r"must end in \.gif"):
         watch_run(folder, world("rgb_array"), output=tmp_path / "w.avi")
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ModelError, match="pip install pillow"):

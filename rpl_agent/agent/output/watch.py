@@ -129,7 +129,7 @@ def write_gif(path: Path, frames: Sequence[EpisodeFrame], fps: float = FPS) -> N
     except ImportError:
         raise ModelError("animations need pillow: pip install pillow") from None
     if path.suffix.lower() != ".gif":
-        raise ModelError(f"{str(path)!r} does not end in .gif")
+        raise ModelError(f"the name of an animation must end in .gif, not {path.name!r}")
     pictures = [np.asarray(frame.picture, dtype=np.uint8) for frame in frames]
     height, width = (max(picture.shape[k] for picture in pictures) for k in (0, 1))
     size = (width, height + CAPTION)

@@ -54,7 +54,7 @@ def prove_open(
     """
     try:
         size = len(data.visits) * assumptions.layers
-        checker.need(size <= most, f"{size:,} inequalities, more than {most:,}, are left to rpl certify RUN")
+        checker.need(size <= most, f"{size:,} inequalities are more than {most:,}: rpl certify RUN proves them")
         for margin in MARGINS:
             proof = OpenAttempt(certificate, assumptions, data, played, margin).made()
             proof["data"] |= {"names": jsonable(data.states), "commands": jsonable(commands)}

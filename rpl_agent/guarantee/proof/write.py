@@ -63,7 +63,7 @@ def prove(
     """
     try:
         size = pmdp.num_rows * (certificate.objective.horizon or 1)
-        checker.need(size <= most, f"{size:,} inequalities, more than {most:,}, are left to rpl certify RUN")
+        checker.need(size <= most, f"{size:,} inequalities are more than {most:,}: rpl certify RUN proves them")
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # brackets that stay wide show in what is proved
             return _Proof(pmdp, counts, Claims.of(certificate), earlier or {}).made()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, listed
 from rpl_agent.core.model import ParametricMDP, without_unused
 from rpl_agent.core.model.unused import used_parameters
 from rpl_agent.core.regions.base import Region, box_minimum
@@ -50,7 +50,8 @@ def region_figure(
     """The picture of `plot_region` as a matplotlib figure."""
     parameters = [int(p) for p in parameters][:2]
     if not parameters or not all(0 <= p < pmdp.num_parameters for p in parameters):
-        raise ModelError(f"parameters {parameters} of a model with {pmdp.num_parameters}")
+        names = [f"{k}: {name}" for k, name in enumerate(pmdp.table.parameters)]
+        raise ModelError(f"parameters {parameters} must be one or two numbers of the model's: {listed(names)}")
     if region.is_empty:
         raise ModelError("the region is empty: there is nothing to draw")
     from matplotlib.figure import Figure
