@@ -12,7 +12,7 @@ import numpy as np
 from rpl_agent.agent.discovery.repeats import Outcome, RepetitionWatch, ResetWatch
 from rpl_agent.agent.discovery.world import OpenWorld
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
-from rpl_agent.agent.sampling.step_checker import flag, number, unpack_step
+from rpl_agent.agent.sampling.step_checker import checked_flag, checked_reward, unpack_step
 from rpl_agent.agent.sampling.stepping import ACTIVE, OPENING, OUTSIDE, OVER, EnvSource
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import DataError
@@ -238,8 +238,8 @@ class OpenSource(EnvSource):
             if step is not None and not self._ends_as_before(*step, done):
                 self._tick += 1
                 row, (observation, reward, ended, cut, self._info) = step
-                ends = flag(ended, "terminated", where), flag(cut, "truncated", where)
-                self._advance(0, row, observation, number(reward, where), ends, request, done, [])
+                ends = checked_flag(ended, "terminated", where), checked_flag(cut, "truncated", where)
+                self._advance(0, row, observation, checked_reward(reward, where), ends, request, done, [])
                 if ends[0] or ends[1]:
                     lane.phase = OVER
             if request.interrupted():
@@ -289,7 +289,7 @@ class OpenSource(EnvSource):
                     observation, reward, ended, cut, _ = unpack_step(returned, where)
                 if ended is not False or cut is not False:
                     lane.length = length
-                    if flag(ended, "terminated", where) or flag(cut, "truncated", where):
+                    if checked_flag(ended, "terminated", where) or checked_flag(cut, "truncated", where):
                         return row, returned
                 if found is None:
                     lane.length = length
@@ -316,7 +316,7 @@ class OpenSource(EnvSource):
     def _find(self, row: int, observation: Any, reward: Any) -> tuple[int, int, float] | None:
         """The numbers of an outcome that came before and of its successor, and its reward; None if it never came."""
         where, data = self._wheres[0], self._seen.data
-        after, paid = data.state(self._world.state(observation, where)), number(reward, where)
+        after, paid = data.state(self._world.state(observation, where)), checked_reward(reward, where)
         entry = data.outcome_of((row, paid, after))
         if entry is None:
             return None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.sampling.experience import GeneratorStates
-from rpl_agent.agent.sampling.step_checker import flag, number, unpack_reset, unpack_step
+from rpl_agent.agent.sampling.step_checker import checked_flag, checked_reward, unpack_reset, unpack_step
 from rpl_agent.agent.sampling.stepping import generator_state
 from rpl_agent.agent.world.observations import Env, is_vector, make_registered, require_environment
 from rpl_agent.core.errors import (
@@ -182,8 +182,8 @@ def play_episodes(
         while not over:
             action, memory = choose(observation, memory, not rewards)
             observation, reward, terminated, truncated, _ = unpack_step(_stepped(env, action, where), where)
-            rewards.append(number(reward, where))
-            ended, cut = flag(terminated, "terminated", where), flag(truncated, "truncated", where)
+            rewards.append(checked_reward(reward, where))
+            ended, cut = checked_flag(terminated, "terminated", where), checked_flag(truncated, "truncated", where)
             over = ended or cut
             if len(rewards) >= ENDLESS and not over:
                 raise DataError(

@@ -293,7 +293,7 @@ def unpack_step(returned: Any, where: Where) -> tuple[Any, ...]:
     return returned
 
 
-def number(reward: Any, where: Where) -> float:
+def checked_reward(reward: Any, where: Where) -> float:
     """Check that a reward is finite and return it as a float."""
     if type(reward) is float and math.isfinite(reward):
         return reward
@@ -303,7 +303,7 @@ def number(reward: Any, where: Where) -> float:
     return float(reward)
 
 
-def flag(value: Any, name: str, where: Where) -> bool:
+def checked_flag(value: Any, name: str, where: Where) -> bool:
     """Check that a value is a bool and return it."""
     if (
         type(value) is not bool

@@ -24,7 +24,7 @@ import numpy as np
 
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import interruptible
-from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
+from rpl_agent.agent.sampling.step_checker import StepChecker, checked_flag, checked_reward, unpack_reset, unpack_step
 from rpl_agent.agent.world.observations import Env, is_vector, observation_space, part
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model.states import canonical
@@ -202,9 +202,9 @@ class EnvSource:
                 self._begin(observations, i)
                 continue
             where = self._wheres[i]
-            ended = flag(terminated if single else terminated[i], "terminated", where)
-            cut = flag(truncated if single else truncated[i], "truncated", where)
-            reward = number(rewards if single else rewards[i], where)
+            ended = checked_flag(terminated if single else terminated[i], "terminated", where)
+            cut = checked_flag(truncated if single else truncated[i], "truncated", where)
+            reward = checked_reward(rewards if single else rewards[i], where)
             last = observations if final is None or not (ended or cut) else final
             last = last if single else part(last, i, self._space)
             self._advance(i, rows[i], last, reward, (ended, cut), request, done, seen)
