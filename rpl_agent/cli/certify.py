@@ -90,7 +90,8 @@ def register(commands: Any) -> None:
     certify.add_argument(
         "--fixed-policy",
         action="store_true",
-        help="the --policy was chosen before the data: tighter bounds where every row is an unknown of its own",
+        help="state that --policy was chosen before the data, for tighter bounds where every row is an unknown of "
+        "its own",
     )
     certify.add_argument(
         "--output", type=output_file(".json"), metavar="FILE.json", help="write the whole certificate, policy included"
@@ -134,13 +135,13 @@ def register(commands: Any) -> None:
         "--uncertain",
         type=output_file(".drn", ".umb"),
         metavar="FILE",
-        help="interval model: the ending .drn or .umb decides the format",
+        help="write the interval model; the ending .drn or .umb decides the format",
     )
     export.add_argument(
         "--policy-file",
         type=output_file(".csv", ".json", ".strat"),
         metavar="FILE",
-        help="robust policy: .csv, .json or .strat (PRISM)",
+        help="write the robust policy: .csv, .json or .strat (PRISM)",
     )
 
 
@@ -157,9 +158,13 @@ def add_data(parser: Options) -> None:
         help="transitions in a .csv or .parquet file, or minari:NAME; several are pieces of one log, in order",
     )
     parser.add_argument(
-        "--fixed-length", action="store_true", help="the length of the log was fixed before its data: tighter bounds"
+        "--fixed-length",
+        action="store_true",
+        help="state that the length of the log was fixed before its data, for tighter bounds",
     )
-    parser.add_argument("--quarantine", metavar="FILE", help="collect rows that the model forbids here, do not fail")
+    parser.add_argument(
+        "--quarantine", metavar="FILE", help="write rows that the model forbids to FILE, instead of failing"
+    )
 
 
 def read_data(arguments: argparse.Namespace, source: ModelSource) -> tuple[Counts, int]:

@@ -98,7 +98,7 @@ def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
     group.add_argument(
         "--property",
         metavar="TEXT",
-        help="for example 'Pmax=? [F \"goal\"]' (default: the first in the model's .props)",
+        help="property, e.g. 'Pmax=? [F \"goal\"]' (default: the first in the model's .props)",
     )
     group.add_argument(
         "--theta", action="append", default=[], metavar="NAME=VALUE", help="true parameters, for commands that simulate"
@@ -111,7 +111,7 @@ def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
         help="hide numbers of a known model from the learner: commands (each probabilistic command is one unknown "
         "distribution), rows (each row is), or names of constants; the file's numbers are then the simulator's truth",
     )
-    group.add_argument("--tie", choices=("modules",), help="renamed modules share their unknown commands")
+    group.add_argument("--tie", choices=("modules",), help="let renamed modules share their unknown commands")
     group.add_argument(
         "--normalise", action="store_true", help="scale rows whose rounded numbers sum to 1 only up to 1e-5"
     )
@@ -141,7 +141,7 @@ def add_method(parser: Parser) -> None:
             Config,
             {
                 "confidence": ("confidence set: likelihood, anytime, the paper's, or your own", {}),
-                "relaxation": ("what nature may do", {"choices": RELAXATIONS}),
+                "relaxation": ("what nature may do within the confidence set", {"choices": RELAXATIONS}),
                 "delta": ("error probability of the whole statement", probability),
                 "precision": ("width of the solver's brackets, relative to values above 1", probability),
             },

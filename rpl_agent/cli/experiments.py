@@ -21,10 +21,10 @@ HELP: dict[str, dict[str, Any]] = {
         "budget": "episodes per run (default: the paper's 10^5)",
     },
     "compare": {
-        "agents": "whom to compare",
+        "agents": "agents to compare",
         "seeds": "runs of each agent",
         "budget": "episodes per run",
-        "policy": (f"a level line beside the agents: {POLICY_FILE}", {"metavar": "FILE"}),
+        "policy": (f"draw this policy as a level line beside the agents: {POLICY_FILE}", {"metavar": "FILE"}),
         "measured": "episodes that measure a policy where the true parameters are not known (default 1000)",
     },
 }
@@ -54,12 +54,12 @@ def register(commands: Any) -> None:
     )
     for sweep, name in ((reproduce, "reproduce"), (compare, "compare")):
         sweep.later(partial(_add_sweep, sweep, name))
-        sweep.add_argument("--no-progress", action="store_true")
+        sweep.add_argument("--no-progress", action="store_true", help="show no progress bar")
     compare.add_argument(
         "--plot",
         type=output_file(".png", ".pdf", ".svg"),
         metavar="FILE",
-        help="a picture of all worlds, like the README's first one: .png, .pdf or .svg",
+        help="draw all worlds, like the README's first picture: .png, .pdf or .svg",
     )
     report = commands.add_parser(
         "report", run=run_report, help="one self-contained, interactive HTML page of a run or of a sweep"
@@ -70,7 +70,7 @@ def register(commands: Any) -> None:
         "--output",
         type=output_file(".html"),
         metavar="FILE.html",
-        help="default: report.html in RUN or in the results folder",
+        help="page to write (default: report.html in RUN or in the results folder)",
     )
 
 

@@ -43,7 +43,9 @@ def register(commands: Any) -> None:
     info = commands.add_parser("info", run=run_info, help="sizes, parameters, rank and objective of a model or a run")
     add_source(info, ID_OR_RUN)
     info.add_argument(
-        "--undecided", action="store_true", help="of a run: the state-action pairs that may be part of a better policy"
+        "--undecided",
+        action="store_true",
+        help="list the state-action pairs of a run that may be part of a better policy",
     )
     check = commands.add_parser(
         "check", run=run_check, help="play an environment and compare it with its model, row by row"
@@ -54,10 +56,16 @@ def register(commands: Any) -> None:
     for parser, episodes in ((check, 200), (drawn, 500)):
         parser.add_argument("env", metavar="ENV", help=f"an id, or {OWN_ENV}")
         parser.add_argument(
-            "--episodes", type=count, default=episodes, metavar="N", help=f"to play (default {episodes})"
+            "--episodes", type=count, default=episodes, metavar="N", help=f"episodes to play (default {episodes})"
         )
         add_seed(parser)
-    drawn.add_argument("--output", type=output_file(".py"), default="sketch.py", metavar="FILE.py")
+    drawn.add_argument(
+        "--output",
+        type=output_file(".py"),
+        default="sketch.py",
+        metavar="FILE.py",
+        help="Python file to write (default sketch.py)",
+    )
     optimum = commands.add_parser(
         "solve",
         run=run_solve,

@@ -21,20 +21,23 @@ def register(commands: Any) -> None:
         description="The expected gap and regret at the parameters of --theta. An estimate, not a guarantee.",
     )
     add_source(plan)
-    plan.add_argument("--gap", type=between(0, math.inf), metavar="EPS", help="how many episodes for this gap?")
+    plan.add_argument("--gap", type=between(0, math.inf), metavar="EPS", help="find how many episodes this gap takes")
     plan.add_argument(
         "--regret",
         type=regret_goal,
         metavar="EPS",
-        help="how many episodes until no policy is better by more than EPS, a number or a share of the value like 1%%?",
+        help="find how many episodes it takes until no policy is better by more than EPS, a number or a share of the "
+        "value like 1%%",
     )
-    plan.add_argument("--episodes", type=count, nargs="+", default=(), metavar="N", help="the gap after N episodes")
+    plan.add_argument(
+        "--episodes", type=count, nargs="+", default=(), metavar="N", help="forecast the gap after N episodes"
+    )
     plan.add_argument(
         "--sampler", choices=("agent", "uniform"), default="agent", help="what draws the episodes (default agent)"
     )
     plan.add_argument("--draws", type=count, metavar="N", help="simulated data sets per point (default 3 to 32)")
     plan.add_argument(
-        "--plot", type=output_file(".png", ".pdf", ".svg"), metavar="FILE", help="the curve: .png, .pdf or .svg"
+        "--plot", type=output_file(".png", ".pdf", ".svg"), metavar="FILE", help="draw the curve: .png, .pdf or .svg"
     )
     add_method(plan)
     add_seed(plan)

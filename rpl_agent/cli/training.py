@@ -53,7 +53,9 @@ def register(commands: Any) -> None:
         "--policy: an interval for the mean return of a policy of your own in any environment.",
     )
     _add_folder(evaluate, optional=True)
-    evaluate.add_argument("--episodes", type=count, default=10_000, metavar="N", help="to simulate (default 10000)")
+    evaluate.add_argument(
+        "--episodes", type=count, default=10_000, metavar="N", help="episodes to simulate (default 10000)"
+    )
     evaluate.add_argument(
         "--worth",
         dest="bounds",
@@ -67,16 +69,19 @@ def register(commands: Any) -> None:
 
     watch = commands.add_parser("watch", run=run_watch, help="see the policy act: in the terminal, or as .gif")
     _add_folder(watch)
-    watch.add_argument("--episodes", type=count, default=1, metavar="N", help="to show (default 1)")
+    watch.add_argument("--episodes", type=count, default=1, metavar="N", help="episodes to show (default 1)")
     watch.add_argument(
         "--output",
         type=output_file(".gif"),
         metavar="FILE",
-        help="write an animation instead: .gif",
+        help="write an animation to this .gif instead",
     )
     watch.add_argument("--fps", type=between(0, 100), default=4.0, help="steps per second (default 4)")
     watch.add_argument(
-        "--mode", choices=("robust", "optimistic"), default="robust", help="the certified policy or the exploring one"
+        "--mode",
+        choices=("robust", "optimistic"),
+        default="robust",
+        help="show the certified policy or the exploring one",
     )
     add_seed(watch, 1)
 
@@ -96,7 +101,9 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"{POLICY_FILE}; or path/to/file.py:function, from an observation to an action",
     )
-    group.add_argument("--algorithm", metavar="NAME", help="class that saved the .zip (default: by its settings)")
+    group.add_argument(
+        "--algorithm", metavar="NAME", help="class that saved the .zip (default: guessed from its settings)"
+    )
     group.add_argument(
         "--returns",
         type=float,
@@ -107,7 +114,10 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--delta", type=between(0, 1), help="probability that the interval is wrong (default 0.001)")
     group.add_argument(
-        "--width", type=between(0, math.inf), metavar="EPS", help="with --returns: end early once it is this narrow"
+        "--width",
+        type=between(0, math.inf),
+        metavar="EPS",
+        help="with --returns: end early once the interval is this narrow",
     )
 
 
@@ -156,7 +166,9 @@ def _add_facts(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--returns", **pair, help="range of the return of every play from every state")
     group.add_argument("--rewards", **pair, help="range of the reward of every step")
     group.add_argument(
-        "--discount", type=between(0, 1, closed=True), help="of the return (default: none, within the time limit)"
+        "--discount",
+        type=between(0, 1, closed=True),
+        help="discount of the return (default: none, within the time limit)",
     )
     group.add_argument("--deterministic", action="store_true", help="every action has one outcome in every state")
 
