@@ -371,7 +371,7 @@ def _evaluate_table(arguments: argparse.Namespace) -> None:
     except ModelError as error:
         if not arguments.policy.endswith(".zip"):
             raise
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].partition(". Write")[0]
         raise ModelError(
             f"--policy needs --returns LO HI, the least and most that an episode returns: {reason}"
         ) from None
@@ -407,13 +407,14 @@ def _bound_return(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.sampling.returns import bound_return
     from rpl_agent.agent.world.named_env import load_named, named_or_registered, names_code
 
+    env, _ = named_or_registered(arguments.env)
     if names_code(arguments.policy):
         policy = load_named(arguments.policy)
     else:
-        from rpl_agent.studies.baselines.sb3 import load_policy
+        from rpl_agent.studies.baselines.sb3 import load_policy, require_same_spaces
 
         policy = load_policy(arguments.policy, arguments.algorithm)
-    env, _ = named_or_registered(arguments.env)
+        require_same_spaces(policy, env)
     delta = {} if arguments.delta is None else {"delta": arguments.delta}
     found = bound_return(
         policy, env, arguments.episodes, arguments.returns, width=arguments.width, seed=arguments.seed, **delta

@@ -226,6 +226,10 @@ def test_networks_become_tables(tmp_path):
     (tmp_path / "other.zip").write_text("nothing")
     with pytest.raises(DataError, match="not a model saved by Stable-Baselines3"):
         from_sb3(tmp_path / "other.zip", env)
+    with pytest.raises(ModelError, match=r"trained with the observation space Discrete\(16\), .* Discrete\(48\)"):
+        from_sb3(tmp_path / "ppo.zip", gym.make("CliffWalking-v1"))
+    command = ["evaluate", "--policy", str(tmp_path / "ppo.zip"), "--env", "CliffWalking-v1"]
+    assert main([*command, "--returns", "-9999", "0"]) == 2
 
 
 def test_the_shell_takes_any_policy(world, tmp_path, capsys):

@@ -332,6 +332,14 @@ def load_policy(path: str, algorithm: str | None = None) -> Any:
         ) from error
 
 
+def require_same_spaces(model: Any, env: gym.Env) -> None:
+    """Raise unless a model of Stable-Baselines3 was trained with the spaces of an environment."""
+    for name in ("observation", "action"):
+        trained, played = getattr(model, f"{name}_space"), getattr(env, f"{name}_space")
+        if trained != played:
+            raise ModelError(f"the policy was trained with the {name} space {trained}, the environment has {played}")
+
+
 #: Settings that only one algorithm stores, the most specific first.
 _SETTINGS = {
     "exploration_fraction": "DQN",
@@ -390,6 +398,7 @@ def from_sb3(
     """
     if isinstance(model, (str, os.PathLike)):
         model = load_policy(os.fspath(model))
+        require_same_spaces(model, env)
     world = attach(env, **{"state_of": observation_to_state, **(attachment or {}), "compiled": False})
     pmdp, names = world.pmdp, {int(number): a for a, number in enumerate(world.actions.numbers)}
     shown = _observations(world) if observation_of is None else None
