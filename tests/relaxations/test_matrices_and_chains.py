@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import Nature, Objective, Policy
+from rpl_agent.core.model import Nature, Objective, Policy, build
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver import solve, solve_at
 from rpl_agent.formats import prism
@@ -94,3 +96,21 @@ def test_the_chain_of_a_policy_has_its_value(tmp_path):
         write_uncertain(tmp_path / "c.drn", made, bounds, bounds)
     with pytest.raises(ModelError, match="step-dependent"):
         Policy.deterministic(np.stack([best.rows, best.rows])).induced_chain(pmdp)
+
+
+def test_rewards_of_a_mixed_chain_are_within_their_errors():
+    paid = {"left": Fraction(1, 10), "right": Fraction(1, 3), "wait": Fraction(2, 7)}
+    pmdp = build(
+        0,
+        lambda s: {a: {1: "p", 0: "1 - p"} for a in paid} if s == 0 else {"left": {1: 1}},
+        domain=["p"],
+        labels={"end": lambda s: s == 1},
+        rewards={"gain": lambda s, a: paid[a] if s == 0 else 0.0},
+    )
+    weights = np.array([0.2, 0.3, 0.5, 1.0])
+    chain = Policy.randomised(weights).induced_chain(pmdp)
+    given = [Fraction(w) for w in weights[:3].tolist()]
+    exact = sum(w * paid[pmdp.action_names[a]] for w, a in zip(given, pmdp.action)) / sum(given)
+    error = chain.row_reward_error("gain")
+    assert error is not None and abs(Fraction(float(chain.row_reward("gain")[0])) - exact) <= Fraction(float(error[0]))
+    assert error[0] < 1e-15

@@ -16,7 +16,7 @@ from rpl_agent.core.model.building.builder import Described, DescribedRows
 from rpl_agent.core.model.building.policy_table import read_table, table_weights
 from rpl_agent.core.model.csr import gather
 from rpl_agent.core.model.expressions import ExpressionTable
-from rpl_agent.core.model.pmdp import ParametricMDP, Reward
+from rpl_agent.core.model.pmdp import ParametricMDP, Reward, nearest
 from rpl_agent.core.model.polynomial import Polynomial
 
 
@@ -158,24 +158,19 @@ class Policy:
         return self._mixed_chain(pmdp, weights)
 
     def _mixed_chain(self, pmdp: ParametricMDP, weights: np.ndarray) -> ParametricMDP:
-        """`induced_chain` of a randomised policy: exact mixtures of the rows' expressions."""
-        exact = [Fraction(w) for w in weights.tolist()]
+        """`induced_chain` of a randomised policy: exact mixtures of the rows' expressions and rewards."""
+        shares = _exact_shares(pmdp, weights)
         described: Described = []
-        for s in range(pmdp.num_states):
-            rows = range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1])
-            total = sum(exact[r] for r in rows)
+        for played in shares:
             mixed: dict[int, Polynomial] = {}
-            for r in (r for r in rows if exact[r]):
-                for t in range(pmdp.row_ptr[r], pmdp.row_ptr[r + 1]):
-                    part = pmdp.table.polynomial(int(pmdp.expression[t])) * (exact[r] / total)
+            for row, share in played:
+                for t in range(pmdp.row_ptr[row], pmdp.row_ptr[row + 1]):
+                    part = pmdp.table.polynomial(int(pmdp.expression[t])) * share
                     i = int(pmdp.successor[t])
                     mixed[i] = mixed[i] + part if i in mixed else part
             described.append([("mixed", mixed)])
         pieces = DescribedRows(described, ("mixed",))
         table, rank = ExpressionTable.from_polynomials(list(pieces.distinct), pmdp.table.parameters).sorted()
-        rewards = {}
-        for name, reward in pmdp.rewards.items():
-            rewards[name] = Reward(reward.state, np.bincount(pmdp.row_state, weights * reward.row, pmdp.num_states))
         return replace(
             pmdp,
             state_ptr=np.array(pieces.state_ptr),
@@ -184,7 +179,7 @@ class Policy:
             row_ptr=np.array(pieces.row_ptr),
             successor=np.array(pieces.successors),
             expression=rank[pieces.expressions],
-            rewards=rewards,
+            rewards={name: _mixed_reward(reward, shares) for name, reward in pmdp.rewards.items()},
             action_names=("mixed",),
             own_actions=None,
         )
@@ -231,3 +226,33 @@ class Policy:
     def action(self, pmdp: ParametricMDP, state: int, rng: np.random.Generator | None = None, step: int = 0) -> int:
         """The action id taken in a state."""
         return int(pmdp.action[self.row(pmdp, state, rng, step)])
+
+
+#: of each state the rows that are played, with their exact probabilities
+Shares = list[list[tuple[int, Fraction]]]
+
+
+def _exact_shares(pmdp: ParametricMDP, weights: np.ndarray) -> Shares:
+    """The rows of positive weight (R,) in each state, with weights divided by their exact sum."""
+    exact = [Fraction(weight) for weight in weights.tolist()]
+    shares: Shares = []
+    for s in range(pmdp.num_states):
+        rows = range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1])
+        total = sum(exact[row] for row in rows)
+        shares.append([(row, exact[row] / total) for row in rows if exact[row]])
+    return shares
+
+
+def _mixed_reward(reward: Reward, shares: Shares) -> Reward:
+    """The mean reward of the rows that each state plays, with a bound on its error."""
+
+    def mean(numbers: np.ndarray, played: list[tuple[int, Fraction]]) -> Fraction | float:
+        if not all(np.isfinite(numbers[row]) for row, _ in played):
+            return float(sum(numbers[row] for row, _ in played))
+        return sum((share * Fraction(float(numbers[row])) for row, share in played), Fraction(0))
+
+    row, error = nearest(mean(reward.row, played) for played in shares)
+    if reward.row_error is not None:
+        given = np.array([float(mean(reward.row_error, played)) for played in shares])
+        error = np.nextafter(np.nextafter(given, np.inf) + (0.0 if error is None else error), np.inf)
+    return Reward(reward.state, row, reward.state_error, error)
