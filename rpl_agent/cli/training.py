@@ -211,7 +211,7 @@ def named_source(place: str, stored: dict[str, Any], env: str | None = None) -> 
 
     name = stored.get("id") if env is None else env
     if not isinstance(name, str | None):
-        raise DataError(f"{place} names an environment that is not a text: {name!r}")
+        raise DataError(f"{place} names an environment that is not a string: {name!r}")
     if stored.get("no_model") and name and (env is not None or not names_code(name)):
         return world_source(name)
     if env is not None:

@@ -14,7 +14,7 @@ Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 def listed(items: Iterable[object], most: int = 8) -> str:
-    """Names for a message: the first few, and how many more there are."""
+    """Join the first names for a message, and count the rest; "none" if there are none."""
     names = [str(item) for item in items]
     rest = len(names) - most
     return ", ".join(names[:most] + ([f"… and {rest} more"] if rest > 0 else [])) or "none"
@@ -77,9 +77,9 @@ def require_positive(name: str, number: Any) -> None:
 
 
 def as_path(given: Any, name: str) -> Path:
-    """The path in an argument."""
+    """Convert an argument to a path; raise if it cannot be one."""
     if not isinstance(given, str | os.PathLike):
-        raise ModelError(f"{name}={given!r} is not a path: write a text, for example 'logs/demo'")
+        raise ModelError(f"{name}={given!r} is not a path: write a string, for example 'logs/demo'")
     return Path(given)
 
 
@@ -99,7 +99,7 @@ def text_of(path: Path) -> str:
 
 
 def require_count(name: str, number: Any, unit: str = "", *, least: int = 1) -> None:
-    """Raise unless this is a whole number, of a unit if one is named, and not below ``least``."""
+    """Raise unless an argument is a whole number of at least ``least``; ``unit`` is what it counts."""
     if not hasattr(number, "__index__") or isinstance(number, bool) or number < least:
         of_unit = f" of {unit}" if unit else ""
         raise ModelError(f"{name} {number!r} must be a whole number{of_unit}, at least {least}")
@@ -119,7 +119,7 @@ def finite_range(name: str, given: Any, meaning: str, *, equal: bool = False) ->
 
 
 def takes(function: Callable[..., Any], number: int, *names: str) -> bool:
-    """Whether a function can be called with so many arguments, and these by name; True where that cannot be known."""
+    """Whether a function takes this number of arguments, and these by name; True if it has no signature."""
     try:
         inspect.signature(function).bind(*[None] * number, **dict.fromkeys(names))
     except TypeError:
@@ -130,21 +130,21 @@ def takes(function: Callable[..., Any], number: int, *names: str) -> bool:
 
 
 def check_seed(seed: Any) -> None:
-    """Raise unless this can be a seed."""
+    """Raise unless an argument is a seed: a whole number of at least 0, or None."""
     if seed is not None and (not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0):
         raise ModelError(f"seed {seed!r} must be a whole number, at least 0, or None")
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """What was meant by a name that does not exist."""
+    """A hint for a name that does not exist: the nearest known one, or all of them."""
     near = get_close_matches(name, known, 1)
     return f"the nearest is {near[0]!r}" if near else f"it has {', '.join(known)}"
 
 
 def front_door(function: Called) -> Called:
-    """Give a function or a class a clear error for calls with missing or unknown arguments.
+    """Decorate a function or class: a call with missing or unknown arguments says what to write instead.
 
-    For what beginners call first: Python's own message does not say what to write.
+    For the functions that beginners call first: Python's own message lists the arguments only.
     """
     if isinstance(function, type):
         function.__init__ = _answering(function.__init__, function.__name__)  # type: ignore[misc]
@@ -159,7 +159,7 @@ def _answering(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def answering(*given: Any, **named: Any) -> Any:
         try:
             return function(*given, **named)
-        except TypeError:  # from the call or from inside; checking every call would take as long as a small solve
+        except TypeError:  # of the call or of the body; checking every call would take as long as a small solve
             try:
                 signature.bind(*given, **named)
             except TypeError as error:
@@ -170,11 +170,11 @@ def _answering(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _misfit(name: str, signature: inspect.Signature, given: tuple[Any, ...], named: dict[str, Any]) -> str:
-    """All arguments that are missing, or the first that does not exist."""
-    told = {*list(signature.parameters)[: len(given)], *named}
+    """The message for missing arguments, or for the first that does not exist; empty if there are neither."""
+    passed = {*list(signature.parameters)[: len(given)], *named}
     wanted = {p.name: p for p in signature.parameters.values() if p.name != "self" and p.kind is not p.VAR_KEYWORD}
     needed = [p for p in wanted.values() if p.default is p.empty]
-    missing = [p.name for p in needed if p.name not in told]
+    missing = [p.name for p in needed if p.name not in passed]
     unknown = [other for other in named if other not in wanted]
     if unknown and len(wanted) == len(signature.parameters) - ("self" in signature.parameters):
         return f"{name} has no argument {unknown[0]!r}: {nearest(unknown[0], list(wanted))}"

@@ -44,18 +44,18 @@ def new_solver(
 
 
 def add_rows(solver: Any, A: tuple[np.ndarray, np.ndarray, np.ndarray], b: np.ndarray) -> None:
-    """A x ≤ b as well; A as in `new_solver`."""
+    """Add the rows A x ≤ b; A as in `new_solver`."""
     start, index, value = A
     solver.addRows(len(b), np.full(len(b), -np.inf), b, len(value), start[:-1], index, value)
 
 
 def move_box(solver: Any, lower: np.ndarray, upper: np.ndarray) -> None:
-    """From now on lower ≤ x ≤ upper."""
+    """Replace the bounds of x by lower ≤ x ≤ upper."""
     solver.changeColsBounds(len(lower), np.arange(len(lower), dtype=np.int32), lower, upper)
 
 
 def solved(solver: Any, c: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, str]:
-    """(minimiser (n,) of c·x, multipliers y ≥ 0 of the rows, status); None for multipliers unless it is optimal."""
+    """(minimiser (n,) of c·x, multipliers (m,) y ≥ 0 of the rows, None unless optimal, and the status)."""
     solver.changeColsCost(len(c), np.arange(len(c), dtype=np.int32), c)
     solver.run()
     solution = solver.getSolution()
@@ -86,7 +86,7 @@ def tight(solver: Any) -> tuple[list[int], list[int], list[int]]:
 
 
 def minimiser(c: np.ndarray, A: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    """HiGHS' x (n,) of min c·x over {A x ≤ b} with dense A (m, n); None unless the status is optimal."""
+    """A minimiser (n,) of c·x over {A x ≤ b} with dense A (m, n), up to HiGHS' tolerances; None unless optimal."""
     m, n = A.shape
     dense = (np.arange(0, m * n + 1, n), np.tile(np.arange(n), m), np.ascontiguousarray(A, dtype=float).ravel())
     solver = new_solver(dense, np.asarray(b, dtype=float), np.full(n, -np.inf), np.full(n, np.inf), 60.0)

@@ -1,8 +1,8 @@
 """`Registry`: objects that users choose by name, ours and those of other packages.
 
-Other packages offer theirs as entry points, which are looked up only where a name is not ours: a program that uses
-the common names never reads the metadata of what is installed. What this package rarely needs is an entry point too
-(pyproject.toml), and is loaded when somebody asks for it.
+Other packages offer theirs as entry points. These are looked up only if a name is not known: a program that uses the
+common names never reads the metadata of installed packages. Rarely used objects of this package are entry points too
+(pyproject.toml), so that they are loaded only on request.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Kind = TypeVar("Kind", bound=Named)
 class Registry(Generic[Kind]):
     """Objects by name.
 
-    what : what they are, in messages
-    group : the entry points that name further objects, or functions without arguments that make them
+    what : the kind of the objects, for messages
+    group : entry points that name further objects, or functions without arguments that make them
     """
 
     def __init__(self, what: str, group: str) -> None:
@@ -36,8 +36,8 @@ class Registry(Generic[Kind]):
     def register(self, kind: Kind) -> None:
         """Add an object under its name; ModelError if the name is taken.
 
-        A class that was defined anew replaces itself: the file of an environment is run whenever one is made, and a
-        cell of a notebook again and again.
+        An object whose class was defined again replaces the old one: the file of an environment is run whenever one
+        is made, and a cell of a notebook again and again.
         """
         if not isinstance(getattr(kind, "name", None), str) or isinstance(kind, type):
             raise ModelError(f"{kind!r} is not a {self.what}: pass an object with a name, not a class")
@@ -46,7 +46,7 @@ class Registry(Generic[Kind]):
         self._known[kind.name] = kind
 
     def copy(self) -> Registry[Kind]:
-        """The same objects, in a registry of its own."""
+        """An independent registry of the same objects."""
         other: Registry[Kind] = Registry(self.what, self.group)
         other._known, other._looked = dict(self._known), self._looked
         return other

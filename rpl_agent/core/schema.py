@@ -1,5 +1,5 @@
 """The format of our files: `jsonable` makes plain JSON from dataclasses, numpy and numbers that JSON lacks;
-`read` makes dataclasses from JSON, checking types and ranges once.
+`read` makes dataclasses from JSON and checks their types and ranges.
 
 Fields that a class does not have are ignored, so that newer files stay readable; fields with a default may be missing.
 """
@@ -62,12 +62,12 @@ if TYPE_CHECKING:
     Matrix = np.ndarray
 else:
 
-    class Matrix(ABC):  # noqa: B024  (never made: a name for two types)
-        """The type of a field that holds an array or a sparse matrix: what is read must be of the field's type."""
+    class Matrix(ABC):  # noqa: B024  (never instantiated: a name for two types)
+        """The type of a field that holds an array or a sparse matrix, so that `read` can check it."""
 
         @classmethod
         def __subclasshook__(cls, kind: type) -> bool:
-            return kind is np.ndarray or kind.__name__ == "csr_array"  # by its name: loading scipy takes long
+            return kind is np.ndarray or kind.__name__ == "csr_array"  # by name: importing scipy is slow
 
 
 Stored = TypeVar("Stored")
@@ -76,7 +76,7 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Positive = Annotated[float, msgspec.Meta(ge=0.0)]
-#: Exceptions of constructors for values of the wrong kind.
+#: Exceptions that constructors raise for values of the wrong kind.
 UNREADABLE = (
     msgspec.ValidationError,
     KeyError,
@@ -114,7 +114,7 @@ def read(
 
 
 def read_array(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The numbers that `jsonable` wrote: a list, or the name of an array or of the arrays of a sparse matrix."""
+    """Convert what `jsonable` wrote to an array: a list, the name of an array, or those of a sparse matrix."""
     if isinstance(value, Mapping) and "shape" in value:
         import scipy
 
@@ -129,7 +129,7 @@ def read_array(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def read_json(text: str, place: str) -> dict[str, Any]:
-    """A JSON object."""
+    """Parse a JSON object; errors call it ``place``."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -140,7 +140,7 @@ def read_json(text: str, place: str) -> dict[str, Any]:
 
 
 def read_document(source: str | Path, kind: type[Stored], format: str, name: str) -> Stored:
-    """A dataclass object from its JSON text or file, whose field "format" says what it is; errors call it ``name``."""
+    """Read a dataclass object from JSON text or a file with the field "format"; errors call it ``name``."""
     text = source if isinstance(source, str) and source.lstrip().startswith("{") else text_of(Path(source))
     data = read_json(text, f"the {name}")
     if data.get("format") != format:
@@ -150,7 +150,7 @@ def read_document(source: str | Path, kind: type[Stored], format: str, name: str
 
 
 def write_document(data: dict[str, Any], path: str | Path | None) -> str:
-    """The JSON text that `read_document` reads; also written to ``path`` if there is one."""
+    """Return the JSON text that `read_document` reads, and write it to ``path`` unless that is None."""
     text = json.dumps(data, allow_nan=False)
     if path is not None:
         Path(path).write_text(text)

@@ -18,7 +18,13 @@ import numpy as np
 from rpl_agent.core.errors import ModelError, listed
 from rpl_agent.core.model import Domain, ParametricMDP, Polynomial, Reward, restrict_domain, validate
 from rpl_agent.core.model.building.unknown import hide_parameters
-from rpl_agent.core.model.building.validation import TOLERANCE, hint, normalised, raise_problems, tell
+from rpl_agent.core.model.building.validation import (
+    TOLERANCE,
+    normalised,
+    raise_problems,
+    scaling_hint,
+    warn_of_scaling,
+)
 from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.formats.prism.explore.assemble import rewards_at
@@ -115,14 +121,14 @@ def _exact(
     pmdp = ParametricMDP(**file.structure(), expression=expression, table=table, domain=domain, rewards=rewards)
     # numbers of type "double" are floats, and sum to 1 only up to rounding
     pmdp, sums = normalised(pmdp, TOLERANCE if normalise else ROUNDING if file.is_double else Fraction(0))
-    tell(file.name, [total for total in sums if abs(total - 1) > ROUNDING])
+    warn_of_scaling(file.name, [total for total in sums if abs(total - 1) > ROUNDING])
     if pmdp.table.is_affine and pmdp.num_parameters:
         pmdp = replace(pmdp, domain=restrict_domain(pmdp.table, pmdp.domain))
     defects = [defect for defect in validate(pmdp) if defect.kind != "unreachable"]
     try:
         raise_problems(file.name, defects)
     except ModelError as error:
-        raise ModelError(f"{error}{hint(pmdp)}") from None
+        raise ModelError(f"{error}{scaling_hint(pmdp)}") from None
     return pmdp, later
 
 

@@ -98,7 +98,7 @@ def test_what_episodes_are_worth(model, horizon):
         slow, mdp, (_, reward, arrival, stop) = world_of(pmdp, rng)
         gain = rng.normal(size=pmdp.num_transitions)
         simulator = Simulator(mdp, stop, 12, 1, reward, arrival)
-        simulator.ask(gain if own else None, discount, horizon)
+        simulator.set_worth(gain if own else None, discount, horizon)
         uniform = Xoshiro(simulator.state)
         batch = simulator.run(policy, 50)
         for k in range(50):

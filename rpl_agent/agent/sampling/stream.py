@@ -42,7 +42,7 @@ class SimulatorSource:
     def __init__(self, simulator: Simulator, experience: Experience, objective: Objective):
         self.simulator = simulator
         pmdp, task = experience.pmdp, objective.resolve(experience.pmdp)
-        simulator.ask(gains(pmdp, task), objective.discount, objective.horizon)
+        simulator.set_worth(gains(pmdp, task), objective.discount, objective.horizon)
         self._ends = task.decided | finished(pmdp, task)
         self._horizon = NEVER if objective.horizon is None else objective.horizon
         self._experience = experience

@@ -94,7 +94,7 @@ def require_environment(env: Any) -> None:
     if isinstance(env, type):
         raise ModelError(f"{env.__name__} is a class: pass an environment, {env.__name__}()")
     if isinstance(env, str):
-        raise ModelError(f"{env!r} is a text: pass the environment, gymnasium.make({env!r})")
+        raise ModelError(f"{env!r} is a string: pass the environment, gymnasium.make({env!r})")
     if isinstance(env, int | float):
         raise ModelError(
             f"learn({env}): the environment comes first. A budget in steps, as in Stable-Baselines3: "

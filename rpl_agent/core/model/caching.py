@@ -1,4 +1,4 @@
-"""`cached_on`, `cached_fact`: derived facts, computed once per object and kept as long as it lives."""
+"""`cached_on`, `cached_fact`: facts derived from an object, computed once and kept as long as it lives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 Fact = TypeVar("Fact")
 Model = TypeVar("Model")
-#: by identity: models are frozen, but comparing their arrays would cost more than most facts
+#: keyed by identity: comparing the arrays of models would cost more than most facts
 _facts: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
 
 
@@ -26,7 +26,7 @@ def cached_on(model: Model, name: str, make: Callable[[Model], Fact]) -> Fact:
 
 
 def cached_fact(make: Callable[[Model], Fact]) -> Callable[[Model], Fact]:
-    """Decorator for a function of one such object: computed once per object."""
+    """Decorate a function of one frozen object: it is computed once per object."""
     name = f"{make.__module__}.{make.__qualname__}"
 
     @wraps(make)

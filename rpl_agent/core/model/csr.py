@@ -1,4 +1,4 @@
-"""Compressed rows (CSR): the entries of some rows, the best row of every state, reachability; bytes to hash."""
+"""Compressed rows (CSR): entries of rows, the best row of every state, reachability, and bytes for hashes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def gather(ptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def owners(ptr: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(rows (k,), first (k + 1,)): the rows of sorted entries (n,), and where those of each row begin."""
+    """(rows (k,), first (k + 1,)): the rows that sorted entries (n,) belong to, and where those of each row begin."""
     row, new = np.searchsorted(ptr, entries, "right") - 1, np.ones(len(entries) + 1, dtype=bool)
     np.not_equal(row[1:], row[:-1], out=new[1:-1])
     first = np.flatnonzero(new)
@@ -30,7 +30,7 @@ def owners(ptr: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def best_rows(q: np.ndarray, state_ptr: np.ndarray, row_state: np.ndarray) -> np.ndarray:
-    """(S,) the first row of every state with the largest number q (R,); its first row if NaN leaves none."""
+    """(S,) the first row with the largest number q (R,) in every state; the first row of a state with NaN."""
     best = np.maximum.reduceat(q, state_ptr[:-1])
     hit = np.flatnonzero(q == best[row_state])[::-1]
     rows = state_ptr[:-1].astype(np.int64)
@@ -49,14 +49,14 @@ def reached(tails: np.ndarray, heads: np.ndarray, starts: np.ndarray, nodes: int
 
 
 def in_parts(array: np.ndarray, lengths: bool = False) -> Iterator[np.ndarray]:
-    """A flat array in parts that stay in the cache; with ``lengths``, the lengths of the rows that it points to."""
+    """Iterate over a flat array in parts that stay in the cache; with ``lengths``, over its differences instead."""
     for begin in range(0, len(array) - lengths, PART):
         part = array[begin : begin + PART + lengths]
         yield np.diff(part) if lengths else part
 
 
 def compact_parts(array: np.ndarray, lengths: bool = False) -> Iterator[bytes | memoryview]:
-    """What to hash of an array: type, shape and numbers, integers in the smallest type that holds all of them."""
+    """The bytes of an array for a hash: type, shape and numbers; integers in the smallest type that holds them all."""
     array = np.ascontiguousarray(array)
     flat, dtype, shape = array.reshape(-1), array.dtype, (len(array) - 1,) if lengths else array.shape
     if dtype.kind in "iu" and (ends := [(part.min(), part.max()) for part in in_parts(flat, lengths)]):

@@ -1,4 +1,4 @@
-"""The table Λ of distinct transition expressions.
+"""`ExpressionTable`: Λ, the distinct transition expressions of a model.
 
 Every transition of a model carries an id into this table, so a new confidence set is two vectors of
 length |Λ| and nothing of the size of the model is rebuilt when data arrive. Coefficients are exact
@@ -23,7 +23,7 @@ from rpl_agent.core.errors import ModelError, listed
 from rpl_agent.core.model.polynomial import ONE, Monomial, Polynomial, outward
 
 INT64_SAFE = 2**62
-#: Up to this degree the coefficients of probabilities are small enough for floats.
+#: Up to this degree floats evaluate probabilities accurately; beyond it monomials may cancel.
 CANCELLING = 8
 #: Above this many non-constant monomials the reduction stays sparse.
 DENSE_COLUMNS = 65

@@ -28,7 +28,7 @@ from rpl_agent.core.native import UNIT_ROUNDOFF
 
 
 def nearest(values: Iterable[Any]) -> tuple[np.ndarray, np.ndarray | None]:
-    """(the nearest doubles of exact numbers, bounds on the errors made or None if all are exact)."""
+    """Round exact numbers to doubles; also bound the errors, None if there are none."""
     given = list(values)
     numbers = np.array([float(value) for value in given])
     errors = np.zeros(len(given))
@@ -53,13 +53,13 @@ class Reward:
 
     @cached_property
     def is_single(self) -> bool:
-        """Whether numbers are finite, and nothing is added: only states pay, or only rows."""
+        """Whether all numbers are finite, and either only states or only rows pay: then no sum is rounded."""
         finite = np.isfinite(self.state).all() and np.isfinite(self.row).all()
         return bool(finite and not (self.state.any() and self.row.any()))
 
     @property
     def is_exact(self) -> bool:
-        """Whether what rows pay in all is exact."""
+        """Whether `ParametricMDP.row_reward` is exact."""
         return self.state_error is None and self.row_error is None and self.is_single
 
     def taken(self, states: np.ndarray, rows: np.ndarray) -> Reward:
@@ -102,7 +102,7 @@ class ParametricMDP:
     silent: np.ndarray | None = None  # (S,) bool, states that take no step and are never observed (see builder.py)
     actions_ordered: bool = True  # whether the order of action_names can be that of an environment's action space
     own_actions: tuple[Hashable, ...] | None = None  # (A,) the user's own keys; None for the names themselves
-    assumption: str | None = None  # what it takes for granted about the system, which every certificate repeats
+    assumption: str | None = None  # an assumption about the system, repeated by every certificate
 
     def __post_init__(self) -> None:
         for attribute, dtype in (
@@ -121,14 +121,16 @@ class ParametricMDP:
             last = self.num_states - 1
             raise ModelError(f"initial state {self.initial_state} does not exist: states are 0 to {last}")
         if self.state_values is not None and len(self.state_values) != self.num_states:
-            raise ModelError(f"{len(self.state_values)} state values for {self.num_states} states")
+            raise ModelError(f"{len(self.state_values)} state values were given for {self.num_states} states")
         if self.silent is not None and np.shape(self.silent) != (self.num_states,):
-            raise ModelError(f"silent has shape {np.shape(self.silent)}, the model {self.num_states} states")
+            raise ModelError(
+                f"silent has shape {np.shape(self.silent)}, not ({self.num_states},): one boolean per state"
+            )
         if self.own_actions is not None and len(self.own_actions) != self.num_actions:
-            raise ModelError(f"{len(self.own_actions)} keys for {self.num_actions} actions")
+            raise ModelError(f"{len(self.own_actions)} action keys were given for {self.num_actions} actions")
         if self.domain.parameters != self.table.parameters:
             over, used = listed(self.domain.parameters), listed(self.table.parameters)
-            raise ModelError(f"domain is over {over}; expressions are over {used}")
+            raise ModelError(f"the domain has the parameters {over}, the expressions have {used}: give both the same")
         self._require_shapes()
 
     def _require_shapes(self) -> None:

@@ -38,13 +38,13 @@ class Policy:
 
     def __post_init__(self) -> None:
         if (self.rows is None) == (self.weights is None):
-            raise ModelError("a policy is either deterministic (rows) or randomised (weights)")
-        for name, kind, kinds in (("rows", np.int64, "iu"), ("weights", np.float64, "iuf")):
-            if (given := getattr(self, name)) is not None:
-                given = np.asarray(given)
-                if given.dtype.kind not in kinds or given.ndim not in (1, 2):
-                    raise ModelError(f"the {name} of a policy have type {given.dtype} and {given.ndim} dimensions")
-                object.__setattr__(self, name, given.astype(kind, copy=False))
+            raise ModelError("a policy is either deterministic or randomised: give rows or weights, not both")
+        if self.rows is not None:
+            rows = _checked("rows", self.rows, "iu", "whole numbers, (S,) or (H, S)")
+            object.__setattr__(self, "rows", rows.astype(np.int64, copy=False))
+        if self.weights is not None:
+            weights = _checked("weights", self.weights, "iuf", "numbers, (R,)")
+            object.__setattr__(self, "weights", weights.astype(np.float64, copy=False))
 
     @classmethod
     def deterministic(cls, rows: np.ndarray) -> Policy:
@@ -201,7 +201,9 @@ class Policy:
             return
         assert self.weights is not None
         if self.weights.shape != (pmdp.num_rows,):
-            raise ModelError(f"policy has {self.weights.shape} weights, the model {pmdp.num_rows} state-action pairs")
+            raise ModelError(
+                f"the policy has weights of shape {self.weights.shape}, the model {pmdp.num_rows} state-action pairs"
+            )
         bad = ~(np.isfinite(self.weights) & (self.weights >= 0))
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
@@ -226,6 +228,14 @@ class Policy:
     def action(self, pmdp: ParametricMDP, state: int, rng: np.random.Generator | None = None, step: int = 0) -> int:
         """The action id taken in a state."""
         return int(pmdp.action[self.row(pmdp, state, rng, step)])
+
+
+def _checked(name: str, given: Any, kinds: str, wanted: str) -> np.ndarray:
+    """An array of a policy, if its type and number of dimensions can be right."""
+    found = np.asarray(given)
+    if found.dtype.kind not in kinds or found.ndim not in (1, 2):
+        raise ModelError(f"the {name} of a policy have type {found.dtype} and shape {found.shape}, not {wanted}")
+    return found
 
 
 #: of each state the rows that are played, with their exact probabilities

@@ -21,14 +21,14 @@ Monomial: TypeAlias = tuple[tuple[str, int], ...]
 Number: TypeAlias = Union[int, float, str, Fraction, Decimal]
 
 ONE: Monomial = ()
-#: Powers above this are refused: they are typing errors, and expanding them would take forever.
+#: Powers above this are refused: they are typing errors, and would take forever to expand.
 MAX_DEGREE = 64
 #: Decimal exponents above this are refused for the same reason (doubles end at 308).
 MAX_EXPONENT = 400
 
 
 def outward(low: Fraction, high: Fraction) -> tuple[float, float]:
-    """Floats at or beyond both ends."""
+    """The nearest floats at or below ``low`` and at or above ``high``."""
     below, above = float(low), float(high)
     return (
         below if Fraction(below) <= low else nextafter(below, -inf),
@@ -150,10 +150,12 @@ class Polynomial:
         if not isinstance(power, int) or power < 0:
             raise ModelError(f"power {power!r} is not a natural number")
         if power * max(self.degree, 1) > MAX_DEGREE:
-            raise ModelError(f"a degree of {power * max(self.degree, 1)} is larger than {MAX_DEGREE}")
+            raise ModelError(
+                f"a polynomial of degree {power * max(self.degree, 1)} is refused: the largest degree is {MAX_DEGREE}"
+            )
         value = self.constant_value()
         if power * max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_DEGREE * 64:
-            raise ModelError(f"the power {power} of {_decimal(value)[:40]} is too large a number")
+            raise ModelError(f"the power {power} of {_decimal(value)[:40]} is too large")
         result = Polynomial.constant(1)
         for _ in range(power):
             result = result * self
@@ -190,7 +192,7 @@ class Polynomial:
 
 
 def divided(left: Polynomial, right: Polynomial) -> Polynomial | None:
-    """left / right if that is a polynomial, else None: long division by leading monomials."""
+    """Divide by long division with leading monomials; None if the quotient is not a polynomial."""
     names = sorted(left.parameters | right.parameters)
 
     def order(monomial: Monomial) -> tuple[int, ...]:

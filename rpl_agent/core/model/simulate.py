@@ -1,6 +1,6 @@
-"""The compiled simulator: many episodes under a memoryless policy, returning transition counts; and their mean.
+"""The compiled simulator: transition counts of many episodes under a memoryless policy, and expected visits.
 
-Same law as stepping an environment, far faster. Its random state is four integers that can be stored,
+It follows the law of the environment and is far faster. Its random state is four integers that can be stored,
 so a resumed run draws exactly what an uninterrupted one would have drawn.
 """
 
@@ -56,14 +56,14 @@ def sampling_world(
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The result of a call of `Simulator.run`."""
+    """The result of `Simulator.run`."""
 
     episodes: int
     steps: int
-    returns: np.ndarray  # (episodes,) what was paid
-    values: np.ndarray  # (episodes,) what they are worth
+    returns: np.ndarray  # (episodes,) sums of rewards
+    values: np.ndarray  # (episodes,) see `Simulator.set_worth`
     lengths: np.ndarray  # (episodes,)
-    last: np.ndarray  # (episodes,) the states they ended in
+    last: np.ndarray  # (episodes,) states in which they ended
     stopped: bool  # a count reached its limit
 
 
@@ -97,7 +97,7 @@ class Simulator:
     ):
         pmdp = mdp.pmdp
         if np.shape(stop) != (pmdp.num_states,):
-            raise ModelError(f"stop has shape {np.shape(stop)}, the model {pmdp.num_states} states")
+            raise ModelError(f"stop has shape {np.shape(stop)}, not ({pmdp.num_states},): one boolean per state")
         if max_steps < 1:
             raise ModelError(f"max_steps {max_steps} must be at least 1")
         self._mdp = mdp
@@ -113,12 +113,12 @@ class Simulator:
             _numbers("arrival", arrival, pmdp.num_states),
             self.stop,
         )
-        self.ask(None, 1.0, None)
+        self.set_worth(None, 1.0, None)
         self._policy: Policy | None = None
         self._policy_sums = np.empty(pmdp.num_rows)
 
-    def ask(self, gain: np.ndarray | None, discount: float, horizon: int | None) -> None:
-        """Set what episodes are worth: gains (T,) of transitions (None: what is paid) in ``horizon`` steps."""
+    def set_worth(self, gain: np.ndarray | None, discount: float, horizon: int | None) -> None:
+        """Set what an episode is worth: discounted gains (T,) of transitions, or its rewards, in ``horizon`` steps."""
         gain = None if gain is None else _numbers("gain", gain, self.pmdp.num_transitions)
         self._worth = core.Worth(gain=gain, discount=discount, horizon=NEVER if horizon is None else horizon)
 

@@ -5,11 +5,11 @@ named variables. An observation belongs to the state whose value it equals, wher
 
 - numpy scalars and arrays count as the Python numbers and (nested) tuples that they contain,
 - a mapping is read by the names of the model's variables, or by its own sorted keys if there are none,
-- numbers are compared exactly (2.0 is 2, 2.9 is nothing, and the string "2" is not the number 2); an observation in
-  single precision is compared with the values rounded to single precision.
+- numbers are compared exactly: 2.0 equals 2, and the string "2" does not; an observation in single precision is
+  compared with the values rounded to single precision.
 
-Only a model without values is observed by state numbers. If observations are numbers anyway, a
-mapping says so by returning `StateIndex(number)`.
+Only a model without values is observed by state numbers. To map an observation to a state number in any other model,
+return `StateIndex(number)`.
 """
 
 from __future__ import annotations
@@ -134,13 +134,13 @@ class ListedStates:
         return self.values[index]
 
     def fingerprint(self) -> Iterator[bytes | memoryview]:
-        """Bytes in parts, equal for equal values in equal order, in every process."""
+        """Bytes for a hash: the same in every process for the same values in the same order."""
         text = repr([canonical(value, self.names) for value in self.values])
         yield b"" if " at 0x" in text else text.encode()  # addresses differ between processes
 
 
 class VariableStates:
-    """Tuples of integers, kept as one column per variable: nothing per state is a Python object."""
+    """Tuples of integers, stored as one column per variable, without a Python object per state."""
 
     def __init__(self, columns: Mapping[str, np.ndarray]):
         self.columns = columns
@@ -186,7 +186,7 @@ class VariableStates:
         return int(order[place]) if place < len(keys) and keys[place] == wanted else UNKNOWN
 
     def find_all(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """(n,) indices of states given by columns, −1 if there is none."""
+        """(n,) indices of the states with these values of their variables; −1 if there is none."""
         wanted, inside = self._codec.encode_inside(columns, len(next(iter(columns.values()))))
         if self._state_of_key is not None:
             found = self._state_of_key[wanted]
@@ -233,7 +233,7 @@ def _rounded(key: Hashable) -> Hashable:
 
 
 class Codec:
-    """Mixed-radix codes: states whose variables, by name or number, lie in inclusive ranges, as ordered int64 keys."""
+    """Encodes states as ordered int64 keys in mixed radix; variables, by name or number, have inclusive ranges."""
 
     def __init__(self, bounds: Mapping[Any, tuple[int, int]]):
         self.bounds = dict(bounds)
@@ -244,7 +244,7 @@ class Codec:
             raise ModelError("the ranges of the state variables are too large for 64-bit keys")
 
     def encode(self, columns: Columns, n: int | None = None) -> np.ndarray:
-        """(n,) int64 keys of the columns; a value outside its range is an error."""
+        """(n,) int64 keys of states in columns; raises if a value is outside its range."""
         for variable, (low, high) in self.bounds.items():
             value = np.asarray(columns[variable], dtype=np.int64)
             if value.size and (value.min() < low or value.max() > high):

@@ -25,7 +25,14 @@ import numpy as np
 from rpl_agent.core.errors import ModelError, RPLWarning, as_path, listed
 from rpl_agent.core.model import Domain, Objective, ParametricMDP, Reward, restrict_domain, validate
 from rpl_agent.core.model.building.unknown import hide_parameters
-from rpl_agent.core.model.building.validation import TOLERANCE, expression_range, hint, messages, normalised, tell
+from rpl_agent.core.model.building.validation import (
+    TOLERANCE,
+    expression_range,
+    messages,
+    normalised,
+    scaling_hint,
+    warn_of_scaling,
+)
 from rpl_agent.core.native.memory import give_back_memory
 from rpl_agent.core.relaxations.interval import Intervals
 from rpl_agent.core.solver.problem import require_end
@@ -264,7 +271,7 @@ def loads(
         model, sums = normalised(made.model) if normalise and made.bounds is None else (made.model, [])
         if unknown != COMMANDS or unknowns.kept:  # distributions on simplices and their products are valid as they are
             model = _validated(model, made.row_combination, graph, machine, made.bounds)
-        tell(source, [*unknowns.scaled, *sums])
+        warn_of_scaling(source, [*unknowns.scaled, *sums])
     except PrismError as error:
         raise error.located(source, text) from None
     except RecursionError:
@@ -311,7 +318,7 @@ def _validated(
     if defects := validate(model):
         row = min((d.row for d in defects if d.kind == defects[0].kind and d.row is not None), default=None)
         position = None if row is None else row_position(row, row_combination, graph, machine)
-        reason = "\n".join(messages(defects)) + hint(model)
+        reason = "\n".join(messages(defects)) + scaling_hint(model)
         low, high = expression_range(model.table, domain)
         left = np.flatnonzero((low < -1e-9) | (high > 1 + 1e-9))
         names = sorted({name for f in left for name in model.table.polynomial(int(f)).parameters})

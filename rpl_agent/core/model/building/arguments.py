@@ -27,7 +27,7 @@ def require_start(initial: Any) -> None:
         )
         kind = type(initial).__name__
         raise ModelError(
-            f"the start {initial!r} is a {kind}, which cannot be a state: write a tuple, a number or a text{instead}"
+            f"the start {initial!r} is a {kind}, which cannot be a state: write a tuple, a number or a string{instead}"
         ) from None
 
 
@@ -49,11 +49,11 @@ def require_functions(labels: Any, rewards: Any, actions: Any, variables: Any) -
     for name, function in (rewards or {}).items():
         _require_arguments(name, function)
     if isinstance(variables, str):
-        raise ModelError(f"variables={variables!r} is a text: write the names one by one, {tuple(variables)}")
+        raise ModelError(f"variables={variables!r} is a string: write the names one by one, {tuple(variables)}")
 
 
 def called(function: Callable[..., Any], name: str, place: str, *arguments: Any) -> Any:
-    """What a function of the user returns; what it raises is told with its name and the place."""
+    """Call a function of the user; an exception becomes a ModelError with the function's name and the place."""
     try:
         return function(*arguments)
     except ModelError:

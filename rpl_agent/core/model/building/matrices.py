@@ -16,7 +16,7 @@ from rpl_agent.core.model.expressions import ExpressionTable
 from rpl_agent.core.model.pmdp import ParametricMDP, Reward
 from rpl_agent.core.model.polynomial import Polynomial, exact
 
-#: Deviations of a row's sum from 1 that rounding explains; the largest entry takes them.
+#: The largest deviation of a row's sum from 1 that rounding explains; it is added to the largest entry.
 ROUNDED = Fraction(1, 10**9)
 
 
@@ -71,7 +71,7 @@ def from_matrices(
 
 
 class Layout(NamedTuple):
-    """Where the entries of the matrices stand in a model: its rows are the rows of matrices with an entry."""
+    """Where the entries of the matrices go in a model: each matrix row with an entry becomes a row of the model."""
 
     size: int  # S
     actions: int  # A

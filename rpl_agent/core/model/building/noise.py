@@ -1,4 +1,4 @@
-"""`build_noise`: noise in the user's own words. Which rows share the same unknown chance, and what it does in each.
+"""`build_noise`: a model from named noise: which rows share an unknown chance, and what it does in each.
 
 All pairs with one key draw a label from one unknown distribution; ``effect`` says where a label leads. That is a tied
 model without a polynomial: a key with n labels has n − 1 parameters on a simplex. Where several labels lead to the same

@@ -80,11 +80,11 @@ def hide_parameters(
 
 
 def _owners(pmdp: ParametricMDP, rows: Sequence[int] | np.ndarray | None) -> np.ndarray:
-    """(R,) distributions, numbered 0, 1, …; −1 where known."""
+    """(R,) the distribution of each row, numbered 0, 1, …; −1 for rows with known probabilities."""
     length = np.diff(pmdp.row_ptr)
     given = np.arange(pmdp.num_rows) if rows is None else np.asarray(rows, dtype=np.int64)
     if given.shape != (pmdp.num_rows,):
-        raise ModelError(f"{given.shape} distributions for {pmdp.num_rows} rows")
+        raise ModelError(f"rows has shape {given.shape}, not ({pmdp.num_rows},): one distribution per row of the model")
     owner = np.where(length > 1, given, -1)
     sizes: dict[int, int] = {}
     used, first = np.unique(owner, return_index=True)
@@ -106,7 +106,7 @@ def _places(pmdp: ParametricMDP, owner: np.ndarray, outcomes: Sequence[int] | np
         return order
     given = np.asarray(outcomes, dtype=np.int64)
     if given.shape != (pmdp.num_transitions,) or (given < 0).any():
-        raise ModelError(f"outcomes must be {pmdp.num_transitions} numbers from 0 on")
+        raise ModelError(f"outcomes must be {pmdp.num_transitions} numbers of at least 0, one per transition")
     free = owner[pmdp.transition_row] >= 0
     length = np.diff(pmdp.row_ptr)[pmdp.transition_row]
     pairs = pmdp.transition_row[free] * np.int64(given.max(initial=0) + 1) + given[free]

@@ -40,7 +40,7 @@ class Defect:
 
     kind: str
     message: str
-    row: int | None = None  # where it was found first
+    row: int | None = None  # the first row that has it
 
 
 def validate(pmdp: ParametricMDP) -> list[Defect]:
@@ -56,7 +56,7 @@ def validate(pmdp: ParametricMDP) -> list[Defect]:
 
 
 def require_valid(pmdp: ParametricMDP) -> None:
-    """Raise one ModelError that lists the problems."""
+    """Raise one ModelError that lists all problems of a model."""
     raise_problems(pmdp.name, validate(pmdp))
 
 
@@ -141,7 +141,7 @@ def row_sum(pmdp: ParametricMDP, row: int) -> Polynomial:
 
 
 def _advice(polynomial: Polynomial) -> str:
-    """How to mend an expression that leaves [0, 1]: the rest of a draw needs parameters that sum to at most 1."""
+    """How to correct an expression that leaves [0, 1]; the rest of a draw needs parameters that sum to at most 1."""
     rest = 1 - polynomial
     is_sum = rest.degree == 1 and len(rest.terms) > 1 and all(c == 1 for c in rest.terms.values())
     if is_sum and not rest.constant_value():
@@ -314,7 +314,7 @@ def normalised(pmdp: ParametricMDP, tolerance: Fraction = TOLERANCE) -> tuple[Pa
     return replace(pmdp, expression=rank[expression.reshape(-1)], table=table), sums
 
 
-def tell(source: str, sums: Sequence[Fraction]) -> None:
+def warn_of_scaling(source: str, sums: Sequence[Fraction]) -> None:
     """Warn how many rows were scaled, and the largest deviation."""
     if sums:
         worst = max(sums, key=lambda total: abs(total - 1))
@@ -325,8 +325,8 @@ def tell(source: str, sums: Sequence[Fraction]) -> None:
         )
 
 
-def hint(pmdp: ParametricMDP) -> str:
-    """A suggestion for rows that do not sum to 1, if rounding may be the reason."""
+def scaling_hint(pmdp: ParametricMDP) -> str:
+    """A suggestion if rounding may be why rows do not sum to 1; otherwise empty."""
     sums = [row_sum(pmdp, r) for r in rows_off(pmdp)[:100]]
     rounded = all(t.is_constant and abs(t.constant_value() - 1) <= TOLERANCE for t in sums)
     return "\nrounded in the file? --normalise scales rows within 1e-5 of 1" if sums and rounded else ""

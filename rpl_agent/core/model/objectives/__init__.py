@@ -1,1 +1,1 @@
-"""What is asked of a model: directions, criteria, objectives in words and as arrays."""
+"""Objectives: directions, criteria, plain words, and arrays over a model."""

@@ -47,4 +47,4 @@ def require_discount(discount: Any) -> None:
 
 def require_text(what: str, text: Any, example: str) -> None:
     if not isinstance(text, str):
-        raise ModelError(f"the {what} {text!r} is not a text: write, for example, {example!r}")
+        raise ModelError(f"the {what} {text!r} is not a string: write, for example, {example!r}")

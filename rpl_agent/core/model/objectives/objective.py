@@ -116,7 +116,7 @@ class Objective:
         require_horizon(self.horizon)
         for limit in self.limits:
             if not isinstance(limit, Limit):
-                raise ModelError(f"the limit {limit!r} is not a text: write, for example, {LIMIT_EXAMPLE!r}")
+                raise ModelError(f"the limit {limit!r} is not a string: write, for example, {LIMIT_EXAMPLE!r}")
 
     @classmethod
     def parse(cls, text: str) -> Objective:
@@ -237,7 +237,7 @@ class Objective:
         return self.criterion.in_prism(self.sense, is_always_reached)
 
     def resolve(self, pmdp: ParametricMDP) -> Task:
-        """The objective as arrays over a model, known from then on; raises errors before any iteration."""
+        """The objective as arrays over a model, cached; raises errors before any iteration."""
         if self.limits:  # ignoring them would answer another question
             raise ModelError(f"{self.describe()} has limits: use rpl_agent.certify, RPLAgent or rpl certify")
         if self.target is not None and not np.count_nonzero(self._mask(pmdp, self.target, "target")):
@@ -366,7 +366,7 @@ class Limit:
         return self.objective.describe().replace(f"{self.objective.sense.value}=?", f"{sign}{self.threshold:g}", 1)
 
     def kept_by(self, lower: float, upper: float) -> bool | None:
-        """Whether every value between two bounds keeps the limit; None if that is open."""
+        """Whether all values between two bounds keep the limit; None if some do and some do not."""
         inside = upper <= self.threshold if self.upward else lower >= self.threshold
         outside = lower > self.threshold if self.upward else upper < self.threshold
         return True if inside else False if outside else None
@@ -392,7 +392,7 @@ class Task:
 
     @cached_property
     def criterion(self) -> Criterion:
-        """What a play is worth, in solver time, with what the model's rewards say of it."""
+        """What a play is worth, in solver time; it depends on whether the model's rewards have both signs."""
         found = self.objective.criterion
         return replace(found, has_losses=True) if self.signed and isinstance(found, Total) else found
 
@@ -445,7 +445,7 @@ class Task:
         return read_only(self.target | self.avoid, np.bool_)
 
     def without_end(self, pmdp: ParametricMDP, reason: str) -> ModelError:
-        """The error of a total of both signs that need not exist."""
+        """The error for a total of gains and losses that need not exist."""
         row, name = int(np.flatnonzero(self.reward < 0)[0]), self.objective.reward_name
         return ModelError(
             f"reward {name!r} is negative ({self.reward[row]}) at {pmdp.row_name(row)}: a total of gains and costs "
@@ -457,7 +457,7 @@ class Task:
 
 @cached_fact
 def tasks(_: ParametricMDP) -> dict[Objective, Task]:
-    """Objectives that were resolved against a model."""
+    """The cache of objectives that were resolved against a model."""
     return {}
 
 
