@@ -56,7 +56,7 @@ def test_the_shares_of_the_checker_are_those_of_the_ledger():
 def test_shares_may_be_all_of_delta_and_no_more():
     Ledger(0.5, {"a": 0.25, "b": 0.25, "c": 0.0})
     for shares in ({"a": 0.25, "b": math.nextafter(0.25, 1.0)}, {"a": 0.25, "b": -5e-324}, {"a": 1.0, "b": -1.0}):
-        with pytest.raises(DataError, match="of an error probability of"):
+        with pytest.raises(DataError, match="more than the error probability"):
             Ledger(0.5, shares)
 
 
@@ -64,7 +64,7 @@ def test_the_main_share_is_divided_further():
     assert split_main(0.25, MainShares(0.5, 0.25, 0.25)) == MainShares(0.125, 0.0625, 0.0625)
     assert split_main(0.25, MainShares(0.0, 0.5, 0.5)).bets == 0.0
     for shares in (MainShares(0.5, 0.5, 1e-9), MainShares(-1e-9, 0.5, 0.5)):
-        with pytest.raises(DataError, match="of an error probability of"):
+        with pytest.raises(DataError, match="more than the error probability"):
             split_main(0.25, shares)
 
 

@@ -331,5 +331,5 @@ def test_empty_and_foreign_regions_are_errors():
     for make in (expression_wise, parameter_wise, lambda r, p: Rectangular(p, r)):
         with pytest.raises(ModelError, match="empty"):
             make(empty, pmdp)
-        with pytest.raises(ModelError, match="dimension 1"):
+        with pytest.raises(ModelError, match="1 coordinates, the model 2"):
             make(Box([0.0], [1.0]), pmdp)

@@ -41,24 +41,29 @@ ORIGIN_WEIGHT = {
     "table": 1.0,
 }
 SPLIT_WEIGHT = (1.0 - ORIGIN_WEIGHT["split"]) / len(SPLIT_MARKS)
-#: Planned schedule: windows begin at `SPLIT_MARKS` of the plan, and later when there are LATER times as many data as at
-#: the last one. Each takes a quarter of the weight that is left; geometric ones before the first take a sixteenth each.
-PLAN_SHARE, EARLY_SHARE, LATER = 1 / 4, 1 / 16, 8
+#: Planned schedule: windows begin at `SPLIT_MARKS` of the plan, and later whenever there are this many times as many
+#: data as at the last one.
+LATER = 8
+#: Share of the weight left that such a window takes, and that each geometric window before the first of them takes.
+PLAN_SHARE, EARLY_SHARE = 1 / 4, 1 / 16
 #: Shares of a plan at which new bets are placed. They get denser towards the end, when one of many looks succeeds.
 BET_SHARES = (0.01, 0.02, 0.035, *(1.0 - (1.0 - k / 40) ** 2 for k in range(1, 40)))
-#: Models with more expressions take every third of these marks, because each stores two numbers per expression. With
-#: more parameters there are no bets.
-MANY_EXPRESSIONS, MOST_PARAMETERS = 2**14, 64
-#: After this many changes a plan is ignored: new bets are placed whenever the data have grown by √2,
-#: as if twice as many were to come.
-TRUSTED, BET_GROWTH, NO_PLAN = 2, 2.0**0.5, 0.5
+#: Models with more expressions take every third of these marks, because each stores two numbers per expression.
+MANY_EXPRESSIONS = 2**14
+#: Models with more parameters have no bets.
+MOST_PARAMETERS = 64
+#: After this many changes a plan is ignored.
+TRUSTED = 2
+#: Without a plan, new bets are placed whenever the data have grown by this factor, sized as if this share of all data
+#: had been seen.
+BET_GROWTH, NO_PLAN = 2.0**0.5, 0.5
 #: Share of the remaining weight that an explicit mark takes by default.
 EXPLICIT_SHARE = 0.97
 _SCHEDULES = tuple(ORIGIN_WEIGHT)
 #: The largest total: every count is an exact float64, and no sum of counts overflows.
 MOST = 2**53
-#: Results of `locate` without a transition: an action that is not enabled, a state that the row does not lead to
-#: (both as in core.h), a state that it leads to in several ways.
+#: Results of `locate` for records without a transition: the action is not enabled, the row does not lead to the state
+#: (both as in core.h), or it leads there in several ways.
 NO_ROW, NO_SUCCESSOR, AMBIGUOUS = -1, -2, -3
 
 
@@ -106,7 +111,9 @@ class Counts:
 
     def __init__(self, pmdp: ParametricMDP, *, schedule: str | None = None, planned: int | None = None):
         if not isinstance(pmdp, ParametricMDP):
-            raise ModelError(f"counts need a model first, as build(...) returns it, not {type(pmdp).__name__}")
+            raise ModelError(
+                f"counts need a model first: write Counts(pmdp) with pmdp = build(...), not {type(pmdp).__name__}"
+            )
         if schedule is not None and schedule not in _SCHEDULES:
             raise DataError(f"schedule {schedule!r} is not one of {_SCHEDULES}")
         if planned is not None and (schedule != "split" or planned < 1):
@@ -193,7 +200,7 @@ class Counts:
         4
         """
         if len({id(piece) for piece in (self, *pieces)}) <= len(pieces):
-            raise DataError("a piece of the data is given twice")
+            raise DataError("a piece of the data is given twice: merge each one once")
         for piece in pieces:
             if piece.pmdp is not self.pmdp and piece.pmdp.content_hash != self.pmdp.content_hash:
                 raise DataError(f"counts of {piece.pmdp.name} cannot be added to those of {self.pmdp.name}")
@@ -272,7 +279,7 @@ class Counts:
         if self.schedule == "table":
             raise DataError("a table of counts has no order to mark: Counts(pmdp, schedule='split') has")
         self.schedule = self.schedule or "split"  # the caller knows the order
-        left = self._left
+        left = self._weight_left
         weight = EXPLICIT_SHARE * left if weight is None else float(weight)
         if not (0.0 < weight or progress > 0.0 == weight) or weight > left + 1e-12:
             raise DataError(f"mark of weight {weight}: the weights left sum to {left:.6g}")
@@ -281,7 +288,7 @@ class Counts:
         return self._append(self.total, self.successes, weight, float(progress), self.trials if progress else None)
 
     @property
-    def _left(self) -> float:
+    def _weight_left(self) -> float:
         """The weight that no window has taken yet."""
         return 1.0 - self.origin_weight - sum(m.weight for m in self.marks)
 
@@ -295,7 +302,7 @@ class Counts:
         if self.total == 0 or not 0.0 < progress < 1.0:
             return False
         due, share = self._bet_due(progress) if value else (False, progress)
-        weight = PLAN_SHARE * self._left if self._window_due(progress) else 0.0
+        weight = PLAN_SHARE * self._weight_left if self._window_due(progress) else 0.0
         if due or weight:
             self.mark(weight, share)
         return due or weight > 0.0
@@ -326,7 +333,7 @@ class Counts:
         if self.schedule == "planned" and any(mark.weight > 0.0 < mark.progress for mark in self.marks):
             return []
         if self.schedule in ("geometric", "planned"):
-            weight = ORIGIN_WEIGHT["geometric"] if self.schedule == "geometric" else EARLY_SHARE * self._left
+            weight = ORIGIN_WEIGHT["geometric"] if self.schedule == "geometric" else EARLY_SHARE * self._weight_left
             return [_Due(FIRST_MARK * RATIO**j, weight, 0.0) for j in range(MAX_MARKS)]
         if self.planned is None:
             return []
@@ -339,7 +346,7 @@ class Counts:
         return next((due.total for due in self._schedule if due.total > reached), None)
 
     def _mark_if_due(self) -> None:
-        """Take all marks that one batch jumped over as one."""
+        """Take one mark for all that are due: a batch may jump over several."""
         reached = self.marks[-1].total if self.marks else 0
         due = [due for due in self._schedule if reached < due.total <= self.total]
         if due:
@@ -409,7 +416,7 @@ class Counts:
             raise DataError(f"a mark at {total} transitions does not fit the counts or the mark before it")
         if not (0.0 <= weight <= 1.0 and 0.0 <= progress <= 1.0 and weight + progress > 0.0):
             raise DataError(f"a mark has the weight {weight} and the progress {progress}")
-        if self.schedule == "planned" and weight > PLAN_SHARE * self._left * (1.0 + 1e-9):
+        if self.schedule == "planned" and weight > PLAN_SHARE * self._weight_left * (1.0 + 1e-9):
             raise DataError(f"a mark of weight {weight} at {total} transitions is not the schedule's own")
         if self.schedule == "geometric" or self.planned is not None:
             due = [d for d in self._schedule if (last.total if last else 0) < d.total <= total]
@@ -425,7 +432,7 @@ class Counts:
         self.schedule, self.planned = schedule, planned
 
     def _add_sparse(self, indices: np.ndarray, amounts: np.ndarray | int) -> None:
-        """Amounts ≥ 0, one for each index or the same for all."""
+        """Add amounts ≥ 0 to the transitions in ``indices`` (n,): one for each, or the same for all."""
         more = float(np.sum(amounts, dtype=float)) if np.ndim(amounts) else len(indices) * amounts
         if more > MOST - self.total:
             raise DataError(f"{more:.6g} more transitions: a table counts up to 2^53, the limit of exact floats")
@@ -482,7 +489,7 @@ def locate(pmdp: ParametricMDP, states: np.ndarray, actions: np.ndarray, success
 
 
 def impossible(p: ParametricMDP, state: int, action: int, successor: int, reason: int) -> str:
-    """Why `locate` found no transition."""
+    """A sentence for a record without a transition, for a ``reason`` of `locate`."""
     if not 0 <= state < p.num_states:
         return f"the model has no state {state} (it has {p.num_states})"
     if not 0 <= action < p.num_actions:

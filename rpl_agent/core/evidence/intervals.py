@@ -142,7 +142,6 @@ def _exact_events(
 
 #: Absolute outward rounding; larger than the error of the quantile routines and of the bisection.
 ROUNDING = 1e-12
-METHODS = ("anytime", "clopper-pearson", "hoeffding")
 #: Methods whose intervals hold at every time, under any adaptive sampling.
 ANYTIME_METHODS = ("anytime",)
 
@@ -177,6 +176,7 @@ def hoeffding(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[np
 
 
 _FUNCTIONS = {"anytime": anytime, "clopper-pearson": clopper_pearson, "hoeffding": hoeffding}
+METHODS = tuple(_FUNCTIONS)
 
 
 def confidence_intervals(
@@ -232,7 +232,7 @@ def _check(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[np.nd
     k = np.atleast_1d(np.array(successes, dtype=float, order="C"))
     n = np.atleast_1d(np.array(trials, dtype=float, order="C"))
     if k.shape != n.shape:
-        raise DataError(f"{k.shape} successes for {n.shape} trials")
+        raise DataError(f"successes have shape {k.shape}, trials {n.shape}: give one number of trials for each")
     if not (np.isfinite(n).all() and (k >= 0).all() and (k <= n).all()):
         raise DataError("counts must be finite with 0 ≤ successes ≤ trials")
     return k, n

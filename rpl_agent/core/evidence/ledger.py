@@ -99,7 +99,7 @@ def split_main(main: float, shares: MainShares) -> MainShares:
 
 def _check(parts: tuple[float, ...], whole: float) -> None:
     if min(parts) < 0 or sum(map(Fraction, parts)) > Fraction(whole):
-        raise DataError(f"shares {parts} of an error probability of {whole}")
+        raise DataError(f"the shares {parts} are negative, or sum to more than the error probability {whole}")
 
 
 def split_paths(delta: float, share: float = PATH_SHARE) -> tuple[float, float]:
@@ -132,15 +132,15 @@ def check_stated_delta(delta: float) -> None:
         raise DataError(f"delta = {delta!r} is the probability that bounds are wrong, and must be below 0.5{meant}")
 
 
-#: Shares of δ of a world without a model: rows of all states, the start, policies that are fixed and played. Of a
-#: policy's share, what bets on its episodes get, with planned and with fixed stakes; the rest bounds what cut episodes
-#: miss. Sums are a little less than 1, for rounding.
+#: Shares of δ without a model: rows of all states, the start, and policies that are fixed and played. They sum to a
+#: little less than 1, for rounding.
 OPEN_ROWS, OPEN_START, OPEN_POLICIES = 0.5, 0.05, 0.449
+#: Parts of a policy's share: bets on its episodes with planned stakes, with fixed stakes, and what cut episodes miss.
 OPEN_PLANNED, OPEN_EPISODES, OPEN_REST = 0.85, 0.05, 0.099
 
 
 class OpenLedger(Ledger):
-    """Shares of one δ where nothing is known of the world ("rows", "start"); states and policies come without end.
+    """Shares of one δ without a model ("rows", "start"), for any number of states and policies.
 
     The k-th state by first visit, with 2^j ≤ k < 2^(j + 1), gets 2^−j / ((j + 1)(j + 2)), the j-th policy
     4/(j (j + 1)(j + 2)): from 1 on, both sum to 1. The first policy, two thirds, is most often the one that is

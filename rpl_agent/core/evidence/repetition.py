@@ -49,7 +49,7 @@ class RepetitionTest:
 
     def __init__(self, pmdp: ParametricMDP, kinds: tuple[str, ...]):
         self._tables = {kind: _Contexts(pmdp) for kind in kinds}
-        self.total = 0  # steps looked at
+        self.total = 0  # steps added so far
 
     def add(self, transitions: np.ndarray, contexts: dict[str, np.ndarray]) -> None:
         """Add the next steps (n,) in order, with the codes (n,) uint64 of each context apart from the row."""
@@ -69,7 +69,7 @@ class RepetitionTest:
 
 
 class _Contexts:
-    """The last observation in each context of one kind."""
+    """The table of the last observation in each context of one kind."""
 
     def __init__(self, pmdp: ParametricMDP):
         self._pmdp, self._matched = pmdp, np.zeros(pmdp.num_transitions, dtype=np.int64)
@@ -101,7 +101,7 @@ class _Contexts:
         return int(self._tally[4]), int(self._tally[5])
 
     def add(self, codes: np.ndarray, transitions: np.ndarray, place: int) -> None:
-        """Compare steps (n,) from a place on; codes (n,) of their contexts, apart from the row."""
+        """Compare the next steps (n,), from this place in the data on; codes (n,) of their contexts without the row."""
         model, done = (self._pmdp.transition_row, self._pmdp.row_ptr), 0
         while done < len(codes):
             rest = (len(codes) - done, codes[done:], transitions[done:], place + done)
@@ -138,7 +138,7 @@ class EpisodeCodes:
         self._state = np.array([0, 0, 1], dtype=np.uint64)  # at the end of the last piece
 
     def add(self, transitions: np.ndarray, starts: np.ndarray) -> dict[str, np.ndarray]:
-        """For the next steps (n,), with ``starts`` (n,) true where an episode begins."""
+        """Codes (n,) of the next steps (n,) by kind; ``starts`` (n,) is true where an episode begins."""
         steps, episodes = np.empty(len(transitions), np.uint64), np.empty(len(transitions), np.uint64)
         given = np.ascontiguousarray(transitions, np.int64), np.ascontiguousarray(starts, np.bool_)
         core.episode_codes(len(steps), *given, self._state, steps, episodes)

@@ -141,7 +141,7 @@ def frame_of(region: Region, directions: np.ndarray) -> Frame | None:
 
 
 def _frames(region: Region) -> list[Frame]:
-    """The frames of a region to choose from, that of its own ellipsoid first."""
+    """The candidate frames of a region; that of its own ellipsoid comes first."""
     own, table = (region.kernel() or NOTHING).ellipsoid, getattr(region, "table", None)
     box = None if table is None else region.box()
     center, factors = _metrics(region)
@@ -152,7 +152,7 @@ def _frames(region: Region) -> list[Frame]:
 
 
 def use_own_frame(region: Region) -> None:
-    """Use one frame only: that of the region's own ellipsoid."""
+    """Make `frame_of` return the frame of the region's own ellipsoid."""
     own = (region.kernel() or NOTHING).ellipsoid
     assert own is not None
     cached_on(region, "frames", lambda _: [Frame(*own)])

@@ -66,7 +66,7 @@ def linear_dimension(table: ExpressionTable) -> int:
 def linear_chart(table: ExpressionTable) -> LinearChart:
     """The chart of a table: parameters, monomials of higher degree, intermediate products.
 
-    Its reduction is dense (at most 64 monomials; models with more use `likelihood.blocks`).
+    The reduction must be dense: models of more than 64 monomials are covered by `regions.blocks`.
     """
     reduction = table.reduction
     if not isinstance(reduction.weights, np.ndarray):
@@ -216,8 +216,8 @@ def _tightened(
 
 # ---------------------------------------------------------------------- regions of a model
 @dataclass(frozen=True, eq=False)
-class _Skeleton:
-    """The data-independent part of `build_region`; computed once per model."""
+class _FixedPart:
+    """The part of `build_region` that does not depend on data; computed once per model."""
 
     chart: LinearChart | None  # coordinates of the polytope; None if it lives in x
     lower: np.ndarray  # (n,) bounds of the coordinates over the domain; crossing if the domain is empty
@@ -228,7 +228,7 @@ class _Skeleton:
 
 
 @cached_fact
-def _frame_of(pmdp: ParametricMDP) -> _Skeleton:
+def _fixed_part(pmdp: ParametricMDP) -> _FixedPart:
     pmdp = without_unused(pmdp)
     table, domain, reduction = pmdp.table, pmdp.domain, pmdp.table.reduction
     chart = linear_chart(table)
@@ -238,7 +238,7 @@ def _frame_of(pmdp: ParametricMDP) -> _Skeleton:
     expressions = ExpressionRows.of(table.constant, chart.weights, _reach(lower, upper))
     few = reduction.rank == 1 or (reduction.rank <= GRAPH_DIMENSION < chart.dimension)
     if not few or chart.is_identity:
-        return _Skeleton(chart, lower, upper, rows, domain.b, expressions)
+        return _FixedPart(chart, lower, upper, rows, domain.b, expressions)
     # Few coordinates matter: bound each over the domain, then stay in x (exact for one coordinate).
     zeros, ones = np.zeros(len(table)), np.ones(len(table))
     rows, rhs = np.vstack([rows, expressions.rows]), np.concatenate([domain.b, expressions.rhs(zeros, ones)])
@@ -247,7 +247,7 @@ def _frame_of(pmdp: ParametricMDP) -> _Skeleton:
     if start.is_empty:
         lower, upper = upper, lower - 1.0
     expressions = ExpressionRows.of(table.constant, reduction.weights, _reach(lower, upper))
-    return _Skeleton(None, lower, upper, np.zeros((0, reduction.rank)), np.zeros(0), expressions)
+    return _FixedPart(None, lower, upper, np.zeros((0, reduction.rank)), np.zeros(0), expressions)
 
 
 def build_region(
@@ -256,10 +256,15 @@ def build_region(
     """U = D with lower_f <= f <= upper_f for every expression, in reduced coordinates x.
 
     Exact (up to outward rounding) for affine models; for polynomial ones the McCormick relaxation after OBBT.
-    It ``is_empty`` if the constraints are contradictory. ModelError: bounds of the wrong shape, NaN, or lower > upper.
+    It ``is_empty`` if the constraints contradict each other.
 
     lower, upper : (F,) confidence bounds; [0, 1] is no constraint
     extra : (A (m, r), b (m,)) further rows A x <= b
+
+    Raises
+    ------
+    ModelError
+        Bounds have the wrong shape, are not finite, or cross.
     """
     lower, upper = checked_bounds(pmdp, lower, upper)
     lower, upper = np.maximum(lower, 0.0), np.minimum(upper, 1.0)
@@ -267,27 +272,27 @@ def build_region(
     A, b = _checked_extra(extra, rank)
     if rank == 0:
         return Box(np.zeros(0), np.zeros(0))
-    frame = _frame_of(pmdp)
-    chart = frame.chart
+    fixed = _fixed_part(pmdp)
+    chart = fixed.chart
     if len(A) and chart is not None:
-        b = b + 8 * UNIT_ROUNDOFF * (np.abs(A) @ np.abs(chart.embedding) @ _reach(frame.lower, frame.upper))
+        b = b + 8 * UNIT_ROUNDOFF * (np.abs(A) @ np.abs(chart.embedding) @ _reach(fixed.lower, fixed.upper))
         A = A @ chart.embedding
-    rows = np.vstack([A.reshape(-1, len(frame.lower)), frame.rows, frame.expressions.rows])
-    rhs = np.concatenate([b, frame.rhs, frame.expressions.rhs(lower, upper)])
+    rows = np.vstack([A.reshape(-1, len(fixed.lower)), fixed.rows, fixed.expressions.rows])
+    rhs = np.concatenate([b, fixed.rhs, fixed.expressions.rhs(lower, upper)])
     if chart is None:
-        return Polytope(rows, rhs, frame.lower, frame.upper)
-    region = relax(chart, rows, rhs, frame.lower, frame.upper)
+        return Polytope(rows, rhs, fixed.lower, fixed.upper)
+    region = relax(chart, rows, rhs, fixed.lower, fixed.upper)
     return region if chart.is_identity else Image(region, chart.embedding)
 
 
 def lies_inside(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, ellipsoid: Ellipsoid, share: float) -> bool:
-    """Whether no row of `build_region` cuts off more than ``share`` of the ellipsoid's width (affine models only)."""
-    frame = _frame_of(pmdp)
-    if frame.chart is not None and not frame.chart.is_identity:
+    """Whether every row of `build_region` cuts off at most ``share`` of the ellipsoid's width (affine models only)."""
+    fixed = _fixed_part(pmdp)
+    if fixed.chart is not None and not fixed.chart.is_identity:
         return False
-    rows = np.vstack([frame.rows, frame.expressions.rows])
-    rhs = np.concatenate([frame.rhs, frame.expressions.rhs(np.maximum(lower, 0.0), np.minimum(upper, 1.0))])
-    return ellipsoid.fits(rows, rhs, frame.lower, frame.upper, share)
+    rows = np.vstack([fixed.rows, fixed.expressions.rows])
+    rhs = np.concatenate([fixed.rhs, fixed.expressions.rhs(np.maximum(lower, 0.0), np.minimum(upper, 1.0))])
+    return ellipsoid.fits(rows, rhs, fixed.lower, fixed.upper, share)
 
 
 def domain_region(pmdp: ParametricMDP) -> Region:

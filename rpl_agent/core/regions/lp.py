@@ -26,14 +26,14 @@ from rpl_agent.core.regions.base import box_minimum
 
 #: seconds for one linear program; after that the bound of the box is used
 TIME_LIMIT = 60.0
-#: rows with larger entries are scaled: HiGHS adds none with entries beyond 1e15, and says nothing
+#: rows with larger entries are scaled: HiGHS silently drops rows with entries beyond 1e15
 LARGE = 1e12
 
 
 def compressed(A: np.ndarray | scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(start, index, value) of the rows of a matrix (m, n), as a sparse array has them.
+    """(start, index, value) of the rows of a matrix (m, n), in the layout of a CSR array.
 
-    To make one of scipy takes longer than to solve a small program.
+    Making a sparse array of scipy takes longer than solving a small program.
     """
     if not isinstance(A, np.ndarray):
         sparse = scipy.sparse.csr_array(A)
@@ -73,11 +73,12 @@ class LinearProgram:
 
     @cached_property
     def _columns(self) -> scipy.sparse.csc_array:
-        """Made once: it costs more than a product with it."""
+        """(n, m) the transpose, cached: making it costs more than a product with it."""
         return self.A.T
 
     @cached_property
     def _sizes(self) -> scipy.sparse.csc_array:
+        """(n, m) magnitudes of the transpose."""
         return abs(self.A).T
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,9 +150,9 @@ class LinearProgram:
         return np.array(rows) if len(rows) == self._shape[1] else None
 
     def optimum(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """(minimiser of c.x, multipliers (m,) y ≥ 0 of the rows); None for the latter if HiGHS does not say optimal."""
+        """(minimiser (n,) of c.x, multipliers (m,) y ≥ 0 of the rows, None unless HiGHS says optimal)."""
         found = self._run(c)[:2]
-        return found if found[1] is not None else self._run(c)[:2]  # again, without the basis that led nowhere
+        return found if found[1] is not None else self._run(c)[:2]  # again, from a fresh basis
 
     def _run(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, str]:
         return solved(self._solver(), c)
@@ -162,6 +163,7 @@ class LinearProgram:
         return self._local.highs
 
     def _safe(self, c: np.ndarray, y: np.ndarray) -> float:
+        """The bound of the module docstring for multipliers y (m,), rounding subtracted."""
         used = np.flatnonzero(y)
         reach = np.maximum(np.abs(self.lower), np.abs(self.upper))
         residual = c + self._columns @ y

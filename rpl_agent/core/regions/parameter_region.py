@@ -2,7 +2,8 @@
 
 The truth has d dimensions, and so does this region; the monomials of the expressions, possibly hundreds, are
 never coordinates. Over the ball around the region, θ = c + Ly with |y| ≤ 1, every expression is a quadratic function
-of y up to an error (`algebra.taylor`), and a linear combination of expressions, e.g. the mean of a row, is bounded by
+of y up to an error (`algebra.ranges.taylor_table`), and a linear combination of expressions, e.g. the mean of a row, is
+bounded by
 
     min Σ w_f f ≥ Σ w_f (p_f − error_f) + min over the region of Σ w_f slope_f·(θ − c) + min(λ, 0),    w ≥ 0,
 
@@ -110,9 +111,9 @@ class ParameterRows(NamedTuple):
         return ParameterRows(self.rows[np.ix_(own, parameters)], self.rhs[own], domain.lower, domain.upper)
 
 
-def affine_rows(core: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> ParameterRows:
+def affine_rows(model: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> ParameterRows:
     """The domain of a model without unused parameters, and lower_f ≤ f ≤ upper_f (F,) of its affine expressions."""
-    domain, table = core.domain, core.table
+    domain, table = model.domain, model.table
     constant, weights = affine_slopes(table)
     informative = (lower > 0.0) | (upper < 1.0)
     reach = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
@@ -127,8 +128,10 @@ def affine_slopes(table: ExpressionTable) -> tuple[np.ndarray, np.ndarray]:
     return table.constant, np.where((table.degrees == 1)[:, None], linear_part(table), 0.0)
 
 
-#: Rounds in which bounds on expressions and on parameters tighten each other, and the least gain of one.
-ROUNDS, MIN_GAIN = 12, 0.01
+#: The most rounds in which bounds on expressions and on parameters tighten each other.
+ROUNDS = 12
+#: A round that gains less than this share of the largest width is the last one.
+MIN_GAIN = 0.01
 
 
 def interval_parameters(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> ParameterRegion:
@@ -137,8 +140,8 @@ def interval_parameters(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarra
     Over the current box every expression is affine up to an error, which turns its bounds into two rows; the polytope
     of all rows has a smaller box, and so on.
     """
-    core = without_unused(pmdp)
-    table, domain = core.table, core.domain
+    model = without_unused(pmdp)
+    table, domain = model.table, model.domain
     lower, upper = np.maximum(lower, 0.0), np.minimum(upper, 1.0)
     informative = np.flatnonzero(~table.is_constant & ((lower > 0.0) | (upper < 1.0)))
     low, high = domain.lower, domain.upper

@@ -40,6 +40,8 @@ class Polytope(Region):
     graph_dimension : largest dimension for a vertex graph
     max_vertices : largest complete vertex table
 
+    Attributes
+    ----------
     A, b : the constraints that are tight somewhere (all of them with HiGHS)
     lower, upper : (r,) the outer box, as given
     method : "interval", "vertices" (complete graph), "walk" (growing graph) or "highs"

@@ -1,8 +1,8 @@
 """A product of independent blocks of coordinates, each with its own small set: the region of an uncertain MDP.
 
 Thousands of parameters, few per block. A support query decomposes into one per block that its direction touches, so
-no vertex graph or linear program ever sees more than one block. `Hull` represents a block that is too large
-for a region: bounds on its own expressions, and a box.
+no vertex graph or linear program ever sees more than one block. `Hull` stands for a block that is too large for a
+polytope: bounds on its expressions, and a box.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Product(Region):
             values[touched] -= 2 * UNIT_ROUNDOFF * (np.abs(values[touched]) + np.abs(bound))
 
     def rest_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """(A, b) with A x <= b: the bounds on what interval blocks leave for their last successor."""
+        """(A, b) with A x <= b: the bounds on the probability that interval blocks leave for their last successor."""
         sums = np.zeros((len(self.block_ptr) - 1, self.dimension))
         sums[self.block_of, np.arange(self.dimension)] = 1.0
         sums = sums[self._closed]

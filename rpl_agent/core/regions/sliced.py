@@ -21,17 +21,20 @@ from rpl_agent.core.regions.lp import LinearProgram
 from rpl_agent.core.regions.polytope import Polytope
 from rpl_agent.core.regions.product import Product
 
-#: Multipliers are looked for if at most this many directions are asked for, and in at most this many programs each.
-FEW, PROGRAMS = 8, 32
-#: A program that gains less than this share of the width is the last one.
+#: Multipliers are searched only in queries of at most this many directions: they take a linear program each.
+FEW = 8
+#: The most linear programs for one direction; each adds a plane that touches the ellipsoid.
+PROGRAMS = 32
+#: The search ends when a program gains less than this share of the width.
 SETTLED = 1e-5
 
 
 class Sliced(Region):
     """A product, intersected with an ellipsoid and with A x ≤ b.
 
-    around : None if nothing is known across blocks but the slabs
-    A, b : (k, r) and (k,)
+    product : the blocks
+    around : an ellipsoid around all coordinates, if one is known
+    A, b : (k, r) and (k,), the slabs A x ≤ b
     """
 
     def __init__(self, product: Product, around: Ellipsoid | None, A: np.ndarray, b: np.ndarray) -> None:
@@ -63,7 +66,7 @@ class Sliced(Region):
         return found
 
     def apart(self) -> Intersection:
-        """The same set, whose members answer each for itself: far cheaper, and nearly as tight in a small box."""
+        """The same set as an intersection: queries are far cheaper, and nearly as tight in a small box."""
         around = [] if self.around is None else [self.around]
         return Intersection([Polytope(self.A, self.b, *self.box()), self.product, *around])
 
@@ -75,7 +78,7 @@ class Sliced(Region):
         low, high = self.box()
         middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-12)
         scale = float(np.linalg.norm(c * half))
-        sums, rests = self.product.rest_rows()  # of no use in the formula: the product knows of them
+        sums, rests = self.product.rest_rows()  # they guide the search only: every point of the product satisfies them
         rows, ends = np.vstack([self.A, sums]), np.concatenate([self.b, rests])
         slabs, known, best = len(self.b), len(ends), -np.inf
         for _ in range(PROGRAMS if scale > 0.0 else 0):
@@ -89,13 +92,13 @@ class Sliced(Region):
             m = found * scale / size
             bound = self._bound(c, m[:slabs], m[known:] @ rows[known:])
             settled = best > -np.inf and bound - best < SETTLED * abs(bound - float(c @ middle))
-            best, plane = max(best, bound), self._beyond(middle + half * y)
+            best, plane = max(best, bound), self._cutting_plane(middle + half * y)
             if plane is None or settled:
                 break
             rows, ends = np.vstack([rows, plane[0]]), np.append(ends, plane[1])
         return best
 
-    def _beyond(self, x: np.ndarray) -> tuple[np.ndarray, float] | None:
+    def _cutting_plane(self, x: np.ndarray) -> tuple[np.ndarray, float] | None:
         """A plane (n, e) with n·x ≤ e on the ellipsoid that cuts off a point; None if the point is hardly outside."""
         if self.around is None:
             return None

@@ -48,6 +48,8 @@ class VertexGraph:
     lower, upper : (n,) the box to start from, n >= 2
     perturbation : how far, relative to the box, right-hand sides are loosened against degeneracy
 
+    Attributes
+    ----------
     empty : true once a certified bound shows that no point satisfies all rows
     """
 

@@ -20,8 +20,8 @@ CompiledSet: TypeAlias = Struct
 
 
 class RowKind(IntEnum):
-    """Kinds of sets; those above INTERVAL are regions. BEST takes the better of polytope and ellipsoid per row; CURVED
-    is a region of parameters.
+    """Kinds of sets; those above INTERVAL are regions. BEST has a polytope and an ellipsoid and takes the better bound
+    in every row; CURVED is a region of parameters.
     """
 
     POINT = core.POINT
@@ -119,13 +119,13 @@ def row_sums(pmdp: ParametricMDP, values: np.ndarray) -> np.ndarray:
 
 @cached_fact
 def longest_row(pmdp: ParametricMDP) -> int:
-    """The largest number of successors."""
+    """The largest number of successors of a row."""
     return max((int(part.max()) for part in in_parts(pmdp.row_ptr, lengths=True)), default=1)
 
 
 @cached_fact
 def longest_chain(pmdp: ParametricMDP) -> int:
-    """The most transitions that the rows of a deterministic policy have."""
+    """The largest number of transitions in the rows of a deterministic policy."""
     return int(np.maximum.reduceat(np.diff(pmdp.row_ptr), pmdp.state_ptr[:-1]).sum()) if pmdp.num_rows else 0
 
 
@@ -134,7 +134,8 @@ def workspace(compiled: CompiledSet, longest: int, rows: int = 0) -> Struct:
 
     Rows of regions keep state from walk to walk: one thread, so that results do not depend on their number.
     """
-    size, helpers = compiled.n, 1 if compiled.kind > INTERVAL else max(1, min(threads(), rows // WORTH_A_THREAD))
+    size = compiled.n
+    helpers = 1 if compiled.kind > INTERVAL else max(1, min(threads(), rows // WORTH_A_THREAD))
     if compiled.bend is not None:
         size += size * (size + 1) // 2 + compiled.bend.corners
     return core.Scratch(threads=helpers, longest=longest, n=size, memory=np.empty(helpers * (4 * longest + 3 * size)))

@@ -276,7 +276,7 @@ def affine_program(region: Region, pmdp: ParametricMDP) -> LinearProgram:
 # ---------------------------------------------------------------------- small repairs
 def _check_region(region: Region, pmdp: ParametricMDP) -> None:
     if not isinstance(region, ParameterRegion) and region.dimension != pmdp.table.reduction.rank:
-        raise ModelError(f"a region of dimension {region.dimension} for a model of rank {pmdp.table.reduction.rank}")
+        raise ModelError(f"the region has {region.dimension} coordinates, the model {pmdp.table.reduction.rank}")
     if region.is_empty:
         raise ModelError("the region is empty: no parameter vector satisfies all constraints")
 
@@ -288,7 +288,7 @@ def _meet(lower: np.ndarray, upper: np.ndarray, other: tuple[np.ndarray, np.ndar
 def _crossing_undone(
     lower: np.ndarray, upper: np.ndarray, widest_lower: np.ndarray, widest_upper: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Exchange bounds that cross by rounding, and replace those that cross by more with the widest: sound."""
+    """Exchange bounds that cross by rounding; replace those that cross by more with the widest ones, which is sound."""
     crossed = lower > upper
     slight = crossed & (lower - upper <= 1e-8)
     low = np.where(slight, upper, np.where(crossed, widest_lower, lower))

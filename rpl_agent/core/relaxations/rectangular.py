@@ -33,13 +33,14 @@ from rpl_agent.core.relaxations.base import (
 )
 from rpl_agent.core.relaxations.interval import beyond_mccormick, clip_bounds, expression_bounds
 
-#: how far below the exact minimum a support bound may lie, relative to the span of the row's values: for a table whose
-#: entries are vertices, and for one that is incomplete or degenerate
+#: how far below the exact minimum a support bound may lie, relative to the span of the row's values: if all entries of
+#: the table are vertices, and if the table is incomplete or degenerate
 TIGHTNESS, LOOSE_TIGHTNESS = 1e-12, 1e-9
 
-#: a region is wide if some expression bends by more than this share of its slope; then the Bernstein coefficients
-#: of rows over its box, up to this many, may be better than their quadratic forms
-WIDE, MOST_CORNERS = 0.1, 48
+#: a region is wide if some expression bends by more than this share of its slope
+WIDE = 0.1
+#: over a wide region, Bernstein coefficients of rows are used as well if there are at most this many
+MOST_CORNERS = 48
 
 #: Values from which the gradient of a row could overflow.
 HUGE = 1e250
@@ -151,7 +152,7 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
     tightness = TIGHTNESS
     if polytope is not None:
         tightness = _tightness(polytope)
-        if _hull_tells_more(pmdp, region, ellipsoid, embedding):
+        if _hull_is_tighter(pmdp, region, ellipsoid, embedding):
             ellipsoid = _around(polytope)
     kind = ELLIPSOID if polytope is None else POLYTOPE if ellipsoid is None else BEST
     return compiled_set(
@@ -224,7 +225,7 @@ def _in_coordinates(
     return np.ascontiguousarray(weights), mass
 
 
-def _hull_tells_more(
+def _hull_is_tighter(
     pmdp: ParametricMDP, region: Region, ellipsoid: EllipsoidData | None, embedding: np.ndarray | None
 ) -> bool:
     """Whether the hull is tighter than the polytope: through an ellipsoid in x, other members, the parameters' box."""
@@ -234,6 +235,6 @@ def _hull_tells_more(
 
 
 def _around(polytope: PolytopeData) -> EllipsoidData:
-    """An ellipsoid around a polytope's own box: no new constraint, but it makes the kind BEST, which uses the hull."""
+    """An ellipsoid around a polytope's box. It excludes nothing: it selects the kind BEST, which also uses the hull."""
     half = (polytope.upper - polytope.lower) / 2
     return EllipsoidData((polytope.lower + polytope.upper) / 2, np.diag(half), 1.001 * np.sqrt(len(half)))

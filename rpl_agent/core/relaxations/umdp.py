@@ -98,7 +98,7 @@ class UncertainMDP:
         if len(low) != len(high) or any(matrix.shape != high[0].shape for matrix in low):
             raise ModelError(f"lower and upper must be matrices of one shape (S, S) for each of {len(high)} action(s)")
         if any(one.count_nonzero() > (one * (other != 0)).count_nonzero() for one, other in zip(low, high)):
-            raise ModelError("a lower bound is above an upper bound of 0")
+            raise ModelError("lower has an entry that is positive where upper is 0: there is no such transition")
         return cls(
             layout.state_ptr,
             layout.action,
@@ -140,7 +140,7 @@ class UncertainMDP:
             raise ModelError(f"constraints of shape {self.A.shape} for {len(self.b)} right sides, {size} transitions")
         if not (np.isfinite(self.A.data).all() and np.isfinite(self.b).all()):
             raise ModelError("the constraints of an uncertain MDP must be finite")
-        row_of = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
+        row_of = self.row_of
         bad = np.flatnonzero(~(self.lower <= self.upper) | (self.lower < 0) | (self.upper > 1))
         if len(bad):
             t = int(bad[0])
