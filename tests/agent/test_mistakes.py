@@ -283,7 +283,7 @@ OBJECTIVES = {
     "rows as a text": (lambda: Policy(rows="x"), "the rows of a policy have type"),
     "a goal of the agent": (lambda: RPLAgent(Pump(), pmdp=FULL, objective=5), "objective is int 5, not Objective or"),
     "a limit of the agent": (lambda: pump(subject_to="x"), r"subject_to='x' must be a list of limits"),
-    "nothing to solve": (lambda: solve(None, GOAL), "None is not a set to solve"),
+    "nothing to solve": (lambda: solve(None, GOAL), "solve needs a relaxation or an UncertainMDP, not None"),
     "words to solve": (
         lambda: solve_at(FULL, CENTER, "x"),
         "objective is str .x., not Objective",

@@ -24,18 +24,18 @@ GUESS, GUESS_GROWTH, GUESS_SWEEPS, GUESSES = 1e-8, 16.0, 200, 9
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
-    """Facts from the graph, for one choice of the agent: held (S,) and infinite (S,), see `solve_batch`."""
+class _GraphFacts:
+    """What the graph says of each state, for one choice of the agent."""
 
-    held: np.ndarray
-    infinite: np.ndarray
+    held: np.ndarray  # (S,) bool, where the proper side's opponents can hold the play without reward
+    infinite: np.ndarray  # (S,) bool, where the value can only be infinite
 
 
-def _graph(problem: Problem, weights: np.ndarray | None) -> _Known:
-    """Where the proper side's opponents can hold the play without reward, and where the value can only be infinite."""
+def _graph_facts(problem: Problem, weights: np.ndarray | None) -> _GraphFacts:
+    """The facts with the agent fixed to weights (R,), or free."""
     pmdp, states = problem.pmdp, problem.pmdp.num_states
     if problem.criterion.contracts:
-        return _Known(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
+        return _GraphFacts(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
     infinite = np.zeros(states, dtype=bool)
     if problem.criterion.can_be_infinite:
         infinite = ~problem.finite_states(weights, not problem.maximise)
@@ -44,32 +44,32 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _Known:
     )
     quantifier = ANY_ROW if weights is None and not problem.agent_proper else ALL_ROWS
     start = ~problem.task.decided & ~infinite
-    return _Known(problem.held_states(usable, quantifier, start, willing=not problem.nature_proper), infinite)
+    return _GraphFacts(problem.held_states(usable, quantifier, start, willing=not problem.nature_proper), infinite)
 
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """States of one level with their rows."""
+    """States of one level of the component graph, cyclic ones or the others, with their rows."""
 
-    states: np.ndarray
-    rows: np.ndarray
+    states: np.ndarray  # (k,)
+    rows: np.ndarray  # (m,) of these states, in order
     cyclic: bool
 
     def image(self, problem: Problem, values: np.ndarray, upward: bool, weights: np.ndarray | None) -> np.ndarray:
-        """(k,) bounds on T values for the block's states."""
+        """(k,) bounds on T values for the states of the level."""
         q = generic_bounds(problem, values, upward, self.rows)
         result = state_bounds(problem, q, upward, weights, self.states, self.rows)
         return np.minimum(result, problem.criterion.most)
 
 
-def _blocks(problem: Problem) -> list[_Level]:
+def _levels(problem: Problem) -> list[_Level]:
     pmdp, decided = problem.pmdp, problem.task.decided
     graph = model_graph(pmdp)
-    kind, level = graph.layers(decided, *graph.components(decided)[:2], sinks=False, every=True)
+    kind, depth = graph.layers(decided, *graph.components(decided)[:2], sinks=False, every=True)
     found = []
-    for k in np.unique(level[~decided]):
+    for d in np.unique(depth[~decided]):
         for cyclic in (False, True):
-            states = np.flatnonzero((level == k) & ~decided & ((kind == CYCLIC) == cyclic))
+            states = np.flatnonzero((depth == d) & ~decided & ((kind == CYCLIC) == cyclic))
             if len(states):
                 found.append(_Level(states, gather(pmdp.state_ptr, states)[0], cyclic))
     return found
@@ -77,30 +77,30 @@ def _blocks(problem: Problem) -> list[_Level]:
 
 def solve_batch(problem: Problem, precision: float, max_iterations: int, began: float) -> Solution:
     """Bounds through `expectation` alone; see the module docstring."""
-    blocks = _blocks(problem)
+    levels = _levels(problem)
     free = problem.weights if problem.agent == FIXED_AGENT else None
-    graph = _graph(problem, free)
-    low, steps = _below(problem, blocks, free, graph, precision, max_iterations)
+    facts = _graph_facts(problem, free)
+    low, steps = _below(problem, levels, free, facts, precision, max_iterations)
     policy, fixed = problem.policy, free
     if policy is None:
-        policy = Policy.deterministic(_rows(problem, blocks, low))
+        policy = Policy.deterministic(_rows(problem, levels, low))
         fixed = policy.as_weights(problem.pmdp)
-    own = _graph(problem, fixed)
+    own = _graph_facts(problem, fixed)
     if problem.agent == MAX_AGENT:  # the lower bound must be that of the policy
-        low, more = _below(problem, blocks, fixed, own, precision, max_iterations)
+        low, more = _below(problem, levels, fixed, own, precision, max_iterations)
         steps += more
-    above = (fixed, own) if problem.objective.sense is Sense.MIN else (free, graph)
-    high, more = _above(problem, blocks, above[0], above[1], low, max_iterations)
+    above = (fixed, own) if problem.objective.sense is Sense.MIN else (free, facts)
+    high, more = _above(problem, levels, above[0], above[1], low, max_iterations)
     low, high = without_tiny(problem, low, high)
     if prove_side(problem, low, False, policy if problem.agent == MAX_AGENT else problem.policy):
-        low = _nothing(problem, False)
+        low = _trivial_values(problem, False)
     if prove_side(problem, high, True, policy if problem.objective.sense is Sense.MIN else problem.policy):
-        high = _nothing(problem, True)
+        high = _trivial_values(problem, True)
     return finish(problem, low, high, policy, max(1, steps + more), precision, began, None)
 
 
 def _below(
-    problem: Problem, blocks: list[_Level], weights: np.ndarray | None, graph: _Known, precision: float, limit: int
+    problem: Problem, levels: list[_Level], weights: np.ndarray | None, facts: _GraphFacts, precision: float, limit: int
 ) -> tuple[np.ndarray, int]:
     """Iterates that stay below the value; a tiny cost per step keeps them inductive on cycles."""
     values = problem.boundary()
@@ -108,22 +108,22 @@ def _below(
         least = min(float(problem.reward.min(initial=0.0)), 0.0) / (1.0 - problem.gamma)
         values[~problem.task.decided] = least * (1.0 + 1e-9) - 1e-9
     steps = 0
-    certain = graph.infinite & (not problem.maximise)
+    certain = facts.infinite & (not problem.maximise)
     values[certain] = np.inf
-    for block in blocks:
-        states = block.states[~certain[block.states]] if block.cyclic else block.states
-        if not block.cyclic:
-            values[states] = block.image(problem, values, False, weights)
+    for level in levels:
+        states = level.states[~certain[level.states]] if level.cyclic else level.states
+        if not level.cyclic:
+            values[states] = level.image(problem, values, False, weights)
             continue
-        pinned = graph.held[block.states] & problem.proper_max
+        pinned = facts.held[level.states] & problem.proper_max
         while steps < limit:
-            current = values[block.states]
+            current = values[level.states]
             size = float(np.abs(current[np.isfinite(current)]).max(initial=1e-3))
-            image = block.image(problem, values, False, weights) - 1e-14 * size
+            image = level.image(problem, values, False, weights) - 1e-14 * size
             image = np.where(pinned | np.isinf(current), current, np.maximum(current, image))
-            moving = np.isfinite(current) & ~graph.infinite[block.states]
+            moving = np.isfinite(current) & ~facts.infinite[level.states]
             rise = float((image[moving] - current[moving]).max(initial=0.0))
-            values[block.states] = image
+            values[level.states] = image
             steps += 1
             if rise <= 1e-4 * precision:
                 break
@@ -131,18 +131,18 @@ def _below(
 
 
 def _above(
-    problem: Problem, blocks: list[_Level], weights: np.ndarray | None, graph: _Known, low: np.ndarray, limit: int
+    problem: Problem, levels: list[_Level], weights: np.ndarray | None, facts: _GraphFacts, low: np.ndarray, limit: int
 ) -> tuple[np.ndarray, int]:
     """Upper bounds; on cycles the first guess above the lower bound that T maps below itself."""
     values = problem.boundary()
     steps = 0
-    for block in blocks:
-        states = block.states
-        if not block.cyclic:
-            values[states] = block.image(problem, values, True, weights)
+    for level in levels:
+        states = level.states
+        if not level.cyclic:
+            values[states] = level.image(problem, values, True, weights)
             continue
-        infinite = graph.infinite[states] | (problem.criterion.must_reach & graph.held[states])
-        zero = graph.held[states] & problem.proper_max & ~infinite
+        infinite = facts.infinite[states] | (problem.criterion.must_reach & facts.held[states])
+        zero = facts.held[states] & problem.proper_max & ~infinite
         start = np.where(np.isfinite(low[states]), low[states], 0.0)
         proven = False
         for k in range(GUESSES):
@@ -150,7 +150,7 @@ def _above(
             guess = np.minimum(guess, problem.criterion.most)
             values[states] = np.where(infinite, np.inf, np.where(zero, 0.0, guess))
             for _ in range(GUESS_SWEEPS):
-                image = block.image(problem, values, True, weights)
+                image = level.image(problem, values, True, weights)
                 steps += 1
                 proven = bool((image <= values[states]).all())
                 if proven or steps >= limit or (image >= values[states])[~infinite & ~zero].all():
@@ -159,25 +159,26 @@ def _above(
             if proven or steps >= limit:
                 break
         if not proven:
-            values[states] = _trivial(problem, values)
+            values[states] = _trivial_upper(problem, values)
     return values, steps
 
 
-def _nothing(problem: Problem, upward: bool) -> np.ndarray:
+def _trivial_values(problem: Problem, upward: bool) -> np.ndarray:
     """(S,) trivial bounds."""
     values = problem.boundary()
     values[~problem.task.decided] = problem.criterion.most if upward else problem.criterion.least
     return values
 
 
-def _trivial(problem: Problem, values: np.ndarray) -> float:
+def _trivial_upper(problem: Problem, values: np.ndarray) -> float:
+    """An upper bound on all values that needs no proof, given those of decided states."""
     if problem.criterion.contracts:
         most = max(float(problem.reward.max(initial=0.0)), 0.0)
         return most / (1.0 - problem.gamma) * (1.0 + 1e-9) + float(np.abs(values).max(initial=0.0))
     return problem.criterion.most
 
 
-def _rows(problem: Problem, blocks: list[_Level], values: np.ndarray) -> np.ndarray:
+def _rows(problem: Problem, levels: list[_Level], values: np.ndarray) -> np.ndarray:
     """(S,) the agent's best rows; among equals, rows that surely come closer to a decided state."""
     pmdp = problem.pmdp
     sign = 1.0 if problem.agent == MAX_AGENT else -1.0
@@ -188,20 +189,22 @@ def _rows(problem: Problem, blocks: list[_Level], values: np.ndarray) -> np.ndar
     rows = np.full(pmdp.num_states, -1, dtype=np.int64)
     reached = problem.task.decided.copy()
     rows[reached] = pmdp.state_ptr[:-1][reached]
-    for block in blocks:
+    for level in levels:
         while True:
-            open_rows = block.rows[tied[block.rows] & ~reached[pmdp.row_state[block.rows]]]
-            near = [r for r in open_rows.tolist() if _hits(pmdp, lo, reached, r)] if block.cyclic else open_rows
+            open_rows = level.rows[tied[level.rows] & ~reached[pmdp.row_state[level.rows]]]
+            near = open_rows.tolist()
+            if level.cyclic:
+                near = [row for row in near if _surely_reaches(pmdp, lo, reached, row)]
             if not len(near):
                 break
             rows[pmdp.row_state[near]] = near
             reached[pmdp.row_state[near]] = True
-        rest = block.rows[tied[block.rows] & (rows[pmdp.row_state[block.rows]] < 0)]
+        rest = level.rows[tied[level.rows] & (rows[pmdp.row_state[level.rows]] < 0)]
         rows[pmdp.row_state[rest]] = rest
-        reached[block.states] = True
+        reached[level.states] = True
     return rows
 
 
-def _hits(pmdp: ParametricMDP, lo: np.ndarray, reached: np.ndarray, row: int) -> bool:
+def _surely_reaches(pmdp: ParametricMDP, lo: np.ndarray, reached: np.ndarray, row: int) -> bool:
     part = slice(pmdp.row_ptr[row], pmdp.row_ptr[row + 1])
     return bool((lo[part] > 0.0)[reached[pmdp.successor[part]]].any())

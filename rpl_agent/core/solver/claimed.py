@@ -1,4 +1,4 @@
-"""`ClaimedBounds`: what a solution says, whether or not it is true; and the policy that each bound refers to."""
+"""`ClaimedBounds`: the bounds that a solution claims, still to be checked, and the policy that each refers to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rpl_agent.core.solver.problem import FIXED_AGENT, Problem
 
 
 class WarmStart(Protocol):
-    """Values of an earlier solution, from which a search may start: no source of bounds."""
+    """Values of an earlier solution: a search may start from them, but takes no bounds from them."""
 
     @property
     def lower_values(self) -> np.ndarray: ...

@@ -25,12 +25,12 @@ TRIVIAL, SINK, CYCLIC = core.TRIVIAL, core.SINK, core.CYCLIC
 
 @dataclass(frozen=True, eq=False)
 class ModelGraph:
-    """state_ptr (n+1,), row_ptr (R+1,) int64 and successor (T,) int32 of a model or a part of one; size = n + m."""
+    """The graph of a model or of a part of one, with n states and m exits."""
 
-    state_ptr: np.ndarray
-    row_ptr: np.ndarray
-    successor: np.ndarray
-    size: int
+    state_ptr: np.ndarray  # (n+1,) int64
+    row_ptr: np.ndarray  # (R+1,) int64
+    successor: np.ndarray  # (T,) int32
+    size: int  # n + m
 
     @property
     def n(self) -> int:

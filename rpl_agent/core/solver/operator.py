@@ -39,7 +39,7 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool) -> np.ndarray
 
 
 def better_bounds(problem: Problem, values: np.ndarray, upward: bool, q: np.ndarray) -> np.ndarray:
-    """The best of q (R,) and of the bounds from walks that start at other vertices of the region's polytope.
+    """Improve bounds q (R,) by walks that start at other vertices of the region's polytope.
 
     If several vertices are optimal, their bounds differ by rounding, and all of them hold.
     """

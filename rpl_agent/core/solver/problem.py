@@ -105,7 +105,7 @@ class Problem:
                 raise ModelError("a step-dependent policy needs an objective with a horizon")
         return cls(relaxation, task, nature, policy, agent, maximise, weights)
 
-    # ------------------------------------------------------------------ what is asked
+    # ------------------------------------------------------------------ the question
     @property
     def objective(self) -> Objective:
         return self.task.objective
@@ -185,7 +185,7 @@ class Problem:
         return ModelGraph(pmdp.state_ptr, pmdp.row_ptr, successor, pmdp.num_states)
 
     def finite_states(self, weights: np.ndarray | None, nature_helps: bool) -> np.ndarray:
-        """(S,) where the minimisers keep the total finite, with the agent fixed to weights (R,) or free."""
+        """(S,) bool, where the minimisers can keep the total finite; the agent is fixed to weights (R,), or free."""
         quantifier = DRAWN_ROW if weights is not None else ANY_ROW if self.agent == MIN_AGENT else ALL_ROWS
         return self.absorbing_graph.finite_set(
             self.moves(),
@@ -297,14 +297,16 @@ class Problem:
 
 @cached_fact
 def require_actions(pmdp: ParametricMDP) -> None:
-    """Refuse a model in which a state has no action."""
+    """Raise if a state has no action."""
     idle = np.flatnonzero(pmdp.state_ptr[1:] == pmdp.state_ptr[:-1])
     if len(idle):
-        raise ModelError(f"state {idle[0]} = {pmdp.state_name(int(idle[0]))} has no action")
+        raise ModelError(
+            f"state {idle[0]} = {pmdp.state_name(int(idle[0]))} has no action: give it one that leads back to it"
+        )
 
 
 def require_bounds(relaxation: Relaxation) -> None:
-    """Refuse bounds of expressions that are no numbers or the wrong way round; looked at once in a compiled set."""
+    """Refuse bounds of expressions that are not finite or cross; a compiled set is checked once."""
     compiled = relaxation.compiled()
     if compiled is None or compiled.lower is not relaxation.bounds()[0]:
         _require_bounds(relaxation)
@@ -318,11 +320,11 @@ def _require_bounds(relaxation: Relaxation) -> None:
     if bad.any():
         f = int(np.flatnonzero(bad)[0])
         named = relaxation.pmdp.table.polynomial(f)
-        raise ModelError(f"bounds [{lower[f]}, {upper[f]}] of expression {named} are inconsistent")
+        raise ModelError(f"bounds [{lower[f]}, {upper[f]}] of expression {named} are not finite, or cross")
 
 
 def require_end(pmdp: ParametricMDP, task: Task) -> None:
-    """Refuse a total of both signs unless plays end, or whoever goes on forever loses, where chances are positive."""
+    """Raise for a total of gains and losses, unless plays end or lose forever whenever all chances are positive."""
     if not task.signed:
         return
     gain = task.reward if task.objective.sense is Sense.MAX else -task.reward

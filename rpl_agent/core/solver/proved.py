@@ -69,7 +69,7 @@ def checked_solutions(
         if proved[0] is not None and proved[1] is not None:
             return proved[0], proved[1]
     problem = (robust.check([upward]) + optimistic.check([not upward]))[0]
-    warnings.warn(f"a bound did not pass its independent check and is not given: {problem}", RPLWarning, stacklevel=3)
+    warnings.warn(f"a bound did not pass its independent check and is left out: {problem}", RPLWarning, stacklevel=3)
     return proved[0] or claiming_nothing(robust, upward), proved[1] or claiming_nothing(optimistic, not upward)
 
 
@@ -81,7 +81,7 @@ def _narrow_enough(
     warm: Solutions,
     reward_error: float,
 ) -> tuple[Solution, Solution]:
-    """(robust, optimistic): first as narrow as the last gap suggests, then as the gap that was found asks for."""
+    """(robust, optimistic): first as narrow as the last gap suggests, then as the new gap requires."""
     start: tuple[WarmStart | None, WarmStart | None] = (warm.robust, warm.optimistic)
     width = precision
     if objective.horizon is None and relaxation.compiled() is not None:  # elsewhere all widths take the same time

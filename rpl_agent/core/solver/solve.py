@@ -46,8 +46,9 @@ def solve_horizon(problem: Problem, precision: float, began: float, side: bool |
 def horizon_side(problem: Problem, upward: bool, other: np.ndarray | None = None) -> tuple[np.ndarray, Policy]:
     """Bounds (H + 1, S) from one side by steps to go, and the policy: the given one, or the best by these bounds."""
     values, pmdp, given = from_the_end(problem), problem.pmdp, problem.policy
-    rules = np.empty((max(steps := len(values) - 1, 1), pmdp.num_states), dtype=np.int64)
-    rules[-1] = pmdp.state_ptr[:-1]  # no step to take: any rule will do
+    steps = len(values) - 1
+    rules = np.empty((max(steps, 1), pmdp.num_states), dtype=np.int64)
+    rules[-1] = pmdp.state_ptr[:-1]  # with no step to take any rule will do
     if problem.relaxation.compiled() is None:
         _by_expectations(problem, upward, values, rules)
     else:
@@ -68,7 +69,7 @@ def horizon_side(problem: Problem, upward: bool, other: np.ndarray | None = None
 
 
 def from_the_end(problem: Problem) -> np.ndarray:
-    """(H + 1, S) whose first row is the value with no steps to go; the others are to be written."""
+    """(H + 1, S) values by steps to go: the first row is set, the others have to be written."""
     horizon = problem.objective.horizon
     assert horizon is not None
     values = np.empty((horizon + 1, problem.pmdp.num_states))
@@ -77,7 +78,7 @@ def from_the_end(problem: Problem) -> np.ndarray:
 
 
 def _by_expectations(problem: Problem, upward: bool, values: np.ndarray, rules: np.ndarray) -> None:
-    """The same step by step, for relaxations that have only `expectation`."""
+    """Write the values and rules of `horizon_side` step by step, for relaxations that have only `expectation`."""
     given, pmdp, nothing = problem.policy, problem.pmdp, np.inf if upward else -np.inf
     for k in range(1, len(values)):
         weights = None if given is None else given.at(len(values) - 1 - k).shares(pmdp)
@@ -156,7 +157,7 @@ def solve(
     if isinstance(relaxation, UncertainMDP):
         relaxation = relaxation.relaxation()
     if not hasattr(relaxation, "pmdp"):
-        raise ModelError(f"{relaxation!r} is not a set to solve: pass a relaxation, or an UncertainMDP")
+        raise ModelError(f"solve needs a relaxation or an UncertainMDP, not {relaxation!r}")
     problem = Problem.of(relaxation, objective, nature, policy, reward_error)
     if objective.horizon is not None:
         return solve_horizon(problem, precision, began, side)
@@ -164,7 +165,7 @@ def solve(
         return _solve_compiled(problem.as_cost, precision, max_iterations, warm, began)
     if not problem.criterion.signed:
         return solve_batch(problem, precision, max_iterations, began)
-    # the iterates of `solve_batch` start from 0; a hull has a solver, but its inner side says nothing of the set
+    # `solve_batch` iterates from 0, which bounds no total of both signs; the hull bounds the set from the outside only
     hull = Intervals(relaxation.pmdp, *relaxation.bounds(), name=relaxation.name)
     inside = replace(problem, relaxation=hull, is_hull=True).as_cost
     return claiming_nothing(_solve_compiled(inside, precision, max_iterations, warm, began), not problem.maximise)
@@ -237,7 +238,9 @@ def warm_values(problem: Problem, warm: WarmStart) -> np.ndarray:
     """(S,) a start from an earlier solution of the same size."""
     size = problem.pmdp.num_states
     if warm.lower_values.shape != (size,):
-        raise ModelError(f"the warm start has values of shape {warm.lower_values.shape}, the model {size} states")
+        raise ModelError(
+            f"the warm start has values of shape {warm.lower_values.shape}, not ({size},): solve the same model"
+        )
     guess = warm.lower_values if problem.proper_max or problem.mirrors else warm.upper_values
     return np.where(np.isfinite(guess), -guess if problem.mirrors else guess, 0.0)
 
@@ -261,14 +264,14 @@ def _solve_compiled(
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """Bounds (S,), the agent's rows (S,), nature's witness (T,) if there is one; whether sweeps had a part in them."""
+    """Bounds on all values, and how they were found."""
 
-    lower: np.ndarray
-    upper: np.ndarray
-    rows: np.ndarray
-    witness: np.ndarray | None
+    lower: np.ndarray  # (S,)
+    upper: np.ndarray  # (S,)
+    rows: np.ndarray  # (S,) the agent's
+    witness: np.ndarray | None  # (T,) nature's
     iterations: int
-    swept: bool
+    swept: bool  # whether some bounds come from sweeps, which are as narrow as requested only
 
 
 def _known_bounds(problem: Problem, max_iterations: int, guess: np.ndarray | None, width: float) -> _Found | None:
@@ -327,7 +330,7 @@ def _bounds(problem: Problem, max_iterations: int, guess: np.ndarray | None, wid
 
 
 def _sinks(problem: Problem, sinks: np.ndarray, lower: np.ndarray, upper: np.ndarray, chosen: np.ndarray) -> None:
-    """States that only loop: nothing is reached; a cost accrues forever; a reward is 0 or infinite."""
+    """Set the bounds of states that only loop: they reach nothing, and their total is 0 or infinite."""
     if not len(sinks):
         return
     known = problem.criterion.sink_bounds
