@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.core.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
-from rpl_agent.core.coupled.affine import chances_of, choice_of, excess, of_rows, row_excess
+from rpl_agent.core.coupled.affine import chances_of, chances_of_rows, choice_of, excess, row_excess
 from rpl_agent.core.coupled.bounds import find_bound
 from rpl_agent.core.coupled.expansion import StepExpansion, expansion_of, greedy_rules, value_at
 from rpl_agent.core.evidence.sampling import uniform_counts
@@ -254,7 +254,15 @@ def test_rows_that_are_dropped_are_not_played():
     assert (excess(problem, None, chances, Side.UPPER, here) > worst + 1e-6).any()
     rows, some = np.flatnonzero(~dropped)[::-1], np.empty(int((~dropped).sum()))
     core.row_residuals(
-        len(rows), pmdp.row_state[rows], of_rows(chances, rows), problem.reward[rows], 1.0, 1.0, *here, None, some
+        len(rows),
+        pmdp.row_state[rows],
+        chances_of_rows(chances, rows),
+        problem.reward[rows],
+        1.0,
+        1.0,
+        *here,
+        None,
+        some,
     )
     assert np.array_equal(some, each[rows])
     order, seen, expected = problem.order, np.zeros(pmdp.num_states, bool), {pmdp.initial_state}

@@ -58,7 +58,7 @@ def program(proof, expansion, side):
     A, b = proof.cuts
     chosen = over_cuts._chosen(expansion.frame, A, b)
     given = Inequalities.of(proof.problem, expansion, side, None if side is Side.UPPER else expansion.policy)
-    return over_cuts._Search(given, cuts.rooms_of(expansion.frame, A[chosen], b[chosen]), 0.1)
+    return over_cuts._Search(given, cuts.cut_rooms(expansion.frame, A[chosen], b[chosen]), 0.1)
 
 
 @pytest.mark.parametrize("lags", [True, False])

@@ -103,6 +103,8 @@ def cube_sizes(curvature: np.ndarray, d: int) -> np.ndarray:
 
 
 class Side(Enum):
+    """Whether a bound is an upper or a lower one; the value is its sign in inequalities."""
+
     UPPER = 1.0
     LOWER = -1.0
 
@@ -163,8 +165,8 @@ def chances_of(problem: Problem, frame: Frame | BoxFrame) -> Struct:
     return chances if pmdp is problem.pmdp else _chances(problem.pmdp, frame)
 
 
-def of_rows(chances: Struct, rows: np.ndarray) -> Struct:
-    """`row_chances` of some rows (n,), in this order."""
+def chances_of_rows(chances: Struct, rows: np.ndarray) -> Struct:
+    """The part of `row_chances` for some rows (n,), in this order."""
     moves, row_ptr = gather(chances.row_ptr, rows)
     kept = {"row_ptr": row_ptr, "successor": chances.successor[moves], "expression": chances.expression[moves]}
     same = ("r", "is_box", "p", "slope", "error", "curvature", "bend")
@@ -263,19 +265,18 @@ class AffineProof:
     def issues(self, bound: AffineBound) -> list[str]:
         """What the bound fails to prove; empty means that it holds for every parameter of the region."""
         problem = self.problem
-        issues = _numbers(bound, problem)
-        if issues:
+        if issues := _number_issues(bound, problem):
             return issues
         if not bound.frame.encloses(self.region):
-            return ["the region is not inside the frame"]
+            return ["the region is not proved to lie in the frame"]
         if problem.objective.horizon is not None:
             over = (
                 None
                 if bound.rows is None
                 else np.array([self._over_cuts(bound, k) for k in range(len(bound.scope) - 1)])
             )
-            return _steps(bound, problem, over)
-        issues = _decided(bound, problem, bound.moved, bound.gradient) + _closed(bound, problem)
+            return _horizon_issues(bound, problem, over)
+        issues = _decided_issues(bound, problem, bound.moved, bound.gradient) + _scope_issues(bound, problem)
         open_states, chances = bound.scope & ~problem.task.decided, chances_of(problem, bound.frame)
         here, order = (bound.moved, bound.gradient), np.flatnonzero(open_states)
         if bound.rows is None:
@@ -285,7 +286,7 @@ class AffineProof:
         bad = open_states & ~(missed <= 0.0)
         if bad.any():
             issues.append(f"the inequality of state {np.flatnonzero(bad)[0]} may fail by {missed[bad].max():.3g}")
-        return issues if problem.criterion.contracts else issues + self._ends(bound)
+        return issues if problem.criterion.contracts else issues + self._end_issues(bound)
 
     def _over_cuts(self, bound: AffineBound, step: int | None) -> np.ndarray:
         """(S,) which inequalities are proved over the frame and cuts, without a horizon or after ``step`` steps."""
@@ -297,18 +298,18 @@ class AffineProof:
         A, b = (part[rows.chosen] for part in self.cuts)
         return proved | proved_states(problem, bound, chances, (A, b), np.flatnonzero(open_states), step)
 
-    def _ends(self, bound: AffineBound) -> list[str]:
+    def _end_issues(self, bound: AffineBound) -> list[str]:
         """Check that infinite plays do no harm."""
         problem = self.problem
         if problem.criterion.must_reach:
             if bound.side is Side.LOWER:
                 return []
-        elif bound.side is Side.UPPER and not problem.criterion.signed and not self._held(bound, bound.scope):
+        elif bound.side is Side.UPPER and not problem.criterion.signed and not self._held_issues(bound, bound.scope):
             return []
         # What no policy can do, a given one cannot do either.
-        issues = self._held(bound, self._held_by_some_policy & bound.scope)
+        issues = self._held_issues(bound, self._held_by_some_policy & bound.scope)
         if issues and (bound.policy is not None or problem.criterion.signed):
-            issues = self._held(bound, held_by_nature(problem, bound.policy, bound.scope, self._spent(bound)))
+            issues = self._held_issues(bound, held_by_nature(problem, bound.policy, bound.scope, self._spent(bound)))
         return issues
 
     def _spent(self, bound: AffineBound) -> np.ndarray | bool:
@@ -319,7 +320,7 @@ class AffineProof:
         here = (bound.moved, bound.gradient)
         return row_excess(self.problem, chances_of(self.problem, bound.frame), bound.side, here) < 0.0
 
-    def _held(self, bound: AffineBound, held: np.ndarray) -> list[str]:
+    def _held_issues(self, bound: AffineBound, held: np.ndarray) -> list[str]:
         if not self.problem.proper_max:
             return [f"the play can be held forever in state {np.flatnonzero(held)[0]}"] if held.any() else []
         u, g = bound.moved, np.ascontiguousarray(bound.gradient)
@@ -345,7 +346,7 @@ def _played(problem: Problem, policy: Policy | None) -> np.ndarray:
     return played_rows(None if policy is None else policy.as_weights(problem.pmdp), problem.pmdp.num_rows)
 
 
-def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
+def _number_issues(bound: AffineBound, problem: Problem) -> list[str]:
     """Check the shapes, that all numbers are finite, and that the policy is valid."""
     pmdp, horizon = problem.pmdp, problem.objective.horizon
     shape = (pmdp.num_states,) if horizon is None else (horizon + 1, pmdp.num_states)
@@ -364,14 +365,14 @@ def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
     return [] if bound.rows is None else bound.rows.issues(pmdp.num_rows * (horizon or 1))
 
 
-def _decided(bound: AffineBound, problem: Problem, u: np.ndarray, g: np.ndarray) -> list[str]:
+def _decided_issues(bound: AffineBound, problem: Problem, u: np.ndarray, g: np.ndarray) -> list[str]:
     """Check that in decided states the bound is at least (LOWER: at most) their value and does not depend on y."""
     known = np.flatnonzero(problem.task.decided)
     wrong = g[known].any(axis=1) | (bound.side.value * (u[known] - problem.boundary()[known]) < 0.0)
     return [f"the decided state {known[np.argmax(wrong)]} has a wrong value"] if wrong.any() else []
 
 
-def _closed(bound: AffineBound, problem: Problem) -> list[str]:
+def _scope_issues(bound: AffineBound, problem: Problem) -> list[str]:
     """Check that the scope contains the initial state and that plays leave it only to decided states."""
     pmdp, inside = problem.pmdp, bound.scope | problem.task.decided
     if not inside[pmdp.initial_state]:
@@ -391,7 +392,7 @@ def _closed(bound: AffineBound, problem: Problem) -> list[str]:
     return [f"the play leaves the scope at {pmdp.row_name(int(rows[np.searchsorted(first, bad[0], 'right') - 1]))}"]
 
 
-def _steps(bound: AffineBound, problem: Problem, over_cuts: np.ndarray | None) -> list[str]:
+def _horizon_issues(bound: AffineBound, problem: Problem, over_cuts: np.ndarray | None) -> list[str]:
     """With a horizon: the functions for k steps follow from those for k − 1."""
     u, g, start, decided = bound.moved, bound.gradient, problem.boundary(), problem.task.decided
     if g[0].any() or (bound.side.value * (u[0] - start) < 0.0).any():
@@ -400,14 +401,14 @@ def _steps(bound: AffineBound, problem: Problem, over_cuts: np.ndarray | None) -
     wrong = g[:, known].any(axis=(0, 2)) | (bound.side.value * (u[:, known] - start[known]) < 0.0).any(axis=0)
     if wrong.any():
         return [f"the decided state {known[np.argmax(wrong)]} has a wrong value"]
-    proved = _steps_over_frame(bound, problem) if over_cuts is None else over_cuts
+    proved = _horizon_proved(bound, problem) if over_cuts is None else over_cuts
     if not proved.all():
         step, state = np.argwhere(~proved)[0]
         return [f"{step + 1} steps to go: state {state} may fail its inequality, or leave the scope"]
     return [] if bound.scope[-1, problem.pmdp.initial_state] else ["the initial state is outside the scope"]
 
 
-def _steps_over_frame(bound: AffineBound, problem: Problem) -> np.ndarray:
+def _horizon_proved(bound: AffineBound, problem: Problem) -> np.ndarray:
     """(H, S) which inequalities are proved over the frame."""
     u, g, decided = bound.moved, bound.gradient, problem.task.decided
     missed, r = np.empty_like(u[1:]), bound.frame.dimension

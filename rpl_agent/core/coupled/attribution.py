@@ -39,7 +39,7 @@ def slopes(pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray | None:
         return None
     table, key = without_unused(pmdp).table, place.tobytes()
     known: dict[bytes, np.ndarray] = cached_on(table, "slopes", lambda _: {})
-    if key not in known:  # asked for several times at the last estimate
+    if key not in known:  # the last estimate is used several times
         known.clear()
         known[key] = read_only(taylor_table(table, place, np.zeros(len(place))).slope)
     return known[key]

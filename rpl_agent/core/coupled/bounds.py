@@ -34,16 +34,20 @@ from rpl_agent.core.solver.problem import Problem
 
 #: the most products of derivatives over all transitions: a few tenths of a second
 PRODUCTS = 200_000_000
-#: rounds; each one overpays by this share, so that higher orders need no rounds of their own
-ROUNDS, OVERPAID = 12, 0.05
+#: the most rounds of payments
+ROUNDS = 12
+#: each round pays this share too much, so that higher orders need no rounds of their own
+OVERPAID = 0.05
 #: rounds for the worst choice of rows where the rest would be left to a factor of the costs, which is far worse
 COST_ROUNDS = 40
 #: upper limit on the remaining share
 MOST_LEFT = 0.9
 #: an excess below this share of the first one is left to the factor
 NEGLIGIBLE = 1e-6
-#: accuracy of the payments of the worst rows, relative to the largest excess, and the most sweeps for them
-ACCURATE, SWEEPS = 1e-5, 20_000
+#: accuracy of the payments of the worst rows, relative to the largest excess
+ACCURATE = 1e-5
+#: the most sweeps for these payments
+SWEEPS = 20_000
 #: a slack above this multiple of the values is useless
 MOST_SLACK = 4.0
 #: a slack above this multiple of the first payment does not converge
@@ -204,18 +208,18 @@ class CoupledBounds:
 
 
 @dataclass(frozen=True, eq=False)
-class PieceSide:
-    """A side that pieces may bound better."""
+class BoundTask:
+    """One side to bound: of a policy's value, or of every policy's."""
 
     side: Side
     every_policy: bool
-    policy: Policy  # whose value is bounded, or from which the best one is looked for
-    first_order: float  # the bound of the whole region if it needed no slack
+    policy: Policy  # whose value is bounded, or the start of the search for the best one
+    first_order: float  # the bound of the whole region if it needed no slack: none is better
 
     @classmethod
     def of(
         cls, expansion: ValueExpansion | StepExpansion, region: Region, start: int, side: Side, every: bool
-    ) -> PieceSide:
+    ) -> BoundTask:
         value, sign = float(expansion.values[..., start].flat[-1]), side.value
         best = -sign * expansion.frame.minimum(region, -sign * value, -sign * slope_at(expansion, start))
         return cls(side, every, expansion.policy, best)
@@ -259,34 +263,51 @@ def coupled_bounds(
     if expansion is None:
         return None
     give_back_memory(problem.pmdp.num_transitions)
-    proof, found = AffineProof(problem, region), {Side.LOWER: -np.inf, Side.UPPER: np.inf}
+    searches = Searches(AffineProof(problem, region), expansion)
+    start_state, own, is_given = problem.pmdp.initial_state, Side.own(objective.sense), policy is not None
+    every = [not is_given and side is not own for side in Side]
+    tasks = [BoundTask.of(expansion, region, start_state, *pair) for pair in zip(Side, every)]
+    found: dict[Side, float] = {}
     proved: dict[Side, AffineBound] = {}
-    start_state, own = problem.pmdp.initial_state, Side.own(objective.sense)
-    every = [policy is None and side is not own for side in Side]
-    sides = [PieceSide.of(expansion, region, start_state, *pair) for pair in zip(Side, every)]
-    searches = Searches(proof, expansion)
-    for asked in sorted(sides, key=lambda asked: asked.every_policy):
-        side, every_policy, best = asked.side, asked.every_policy, asked.first_order
-        limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
-        # Evaluate a given policy as sharply as one that was found here, whatever is known already.
-        least = WORTHWHILE * gap if policy is None else 0.0
-        is_stepwise = isinstance(expansion, StepExpansion)
-        if not is_stepwise and np.isfinite(gap) and side.value * (limit - best) <= least:
-            continue
-        found[side] = _noted(proved, proof, expansion, side, every_policy)
-        found[side] = _tighter(side, found[side], _in_box(proof, expansion, side, every_policy))
-        if not quick and side.value * (_tighter(side, found[side], limit) - best) > CUT * gap:
-            so_far = _tighter(side, found[side], limit)
-            found[side] = _tighter(side, found[side], searches.bound(side, every_policy, so_far))
+    for task in sorted(tasks, key=lambda task: task.every_policy):
+        found[task.side] = _over_whole_region(searches, task, known, is_given, quick, proved)
     count = affordable_pieces(pieces, problem.pmdp.num_transitions, objective.horizon)
     if count > 1:
         whole = max(known[0], found[Side.LOWER]), min(known[1], found[Side.UPPER])
-        for asked in sides:
-            bound = _in_pieces(problem, region, asked, whole, count)
-            found[asked.side] = _tighter(asked.side, found[asked.side], bound)
-    at_start, is_given = _in_region(frame, slope_at(expansion, start_state)), policy is not None
+        for task in tasks:
+            bound = _in_pieces(problem, region, task, whole, count)
+            found[task.side] = _tighter(task.side, found[task.side], bound)
+    at_start = _in_region(frame, slope_at(expansion, start_state))
     ends = found[Side.LOWER], found[Side.UPPER]
     return CoupledBounds(*ends, expansion.policy, at_start, problem, expansion, is_given, proved)
+
+
+def _over_whole_region(
+    searches: Searches,
+    task: BoundTask,
+    known: tuple[float, float],
+    is_given: bool,
+    quick: bool,
+    proved: dict[Side, AffineBound],
+) -> float:
+    """The bound of a side over the whole region; infinite if none was found, or none could improve on what is known.
+
+    known, is_given, quick : as in `coupled_bounds`; ``is_given``: whether the policy was given
+    proved : takes the affine bound, if one was found
+    """
+    proof, expansion, side = searches.proof, searches.expansion, task.side
+    limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
+    # Evaluate a given policy as sharply as one that was found here, whatever is known already.
+    least = 0.0 if is_given else WORTHWHILE * gap
+    hardly_improves = np.isfinite(gap) and side.value * (limit - task.first_order) <= least
+    if hardly_improves and not isinstance(expansion, StepExpansion):
+        return side.value * np.inf
+    found = _noted(proved, proof, expansion, side, task.every_policy)
+    found = _tighter(side, found, _in_box(proof, expansion, side, task.every_policy))
+    so_far = _tighter(side, found, limit)
+    if not quick and side.value * (so_far - task.first_order) > CUT * gap:
+        found = _tighter(side, found, searches.bound(side, task.every_policy, so_far))
+    return found
 
 
 def varying_directions(problem: Problem, region: Region) -> np.ndarray | None:
@@ -316,7 +337,7 @@ def is_rectangular(relaxation: Relaxation, region: Region) -> bool:
 
 
 def _gradient_only(problem: Problem, region: Region, policy: Policy | None, start: Policy) -> CoupledBounds | None:
-    """No better bounds, but the gradient for attributing the gap."""
+    """The gradient alone, which attributes the gap: rectangular bounds cannot be improved."""
     low, high = region.box()
     expansion = expansion_of(problem, Frame((low + high) / 2, np.eye(len(low)), 1.0), policy, start)
     if expansion is None:
@@ -370,16 +391,15 @@ def _in_box(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side:
     return side.value * np.inf if bound is None else bound.at(proof.region, proof.problem.pmdp.initial_state)
 
 
-def _in_pieces(problem: Problem, region: Region, asked: PieceSide, known: tuple[float, float], count: int) -> float:
+def _in_pieces(problem: Problem, region: Region, task: BoundTask, known: tuple[float, float], count: int) -> float:
     """The bound of a side from boxes of the region, infinite if none was found or none is worth it.
 
     known : bounds of the whole region
     """
-    side, every_policy, policy = asked.side, asked.every_policy, asked.policy
-    (lower, upper), start = known, problem.pmdp.initial_state
-    gap, so_far = upper - lower, upper if side is Side.UPPER else lower
+    side, every_policy, policy, start = task.side, task.every_policy, task.policy, problem.pmdp.initial_state
+    gap, so_far = known[1] - known[0], known[1] if side is Side.UPPER else known[0]
     directions = varying_directions(problem, region)
-    if directions is None or not np.isfinite(gap) or not side.value * (so_far - asked.first_order) > SPLIT * gap:
+    if directions is None or not np.isfinite(gap) or not side.value * (so_far - task.first_order) > SPLIT * gap:
         return side.value * np.inf
 
     def attempt(piece: Region, frame: BoxFrame) -> float:

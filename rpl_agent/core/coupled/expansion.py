@@ -30,13 +30,13 @@ FACTOR_LIMIT = 120_000
 #: chains with more states keep the order of their first factorisation; the digits of smaller ones never depend on what
 #: was computed before, so that the same data have the same certificate
 REORDERED = 500
-#: number of policies' chains cached for the next expansion, and of their states in all
+#: the most chains of policies in the cache, and the most states of all of them together
 KEPT_CHAINS, KEPT_STATES = 64, 100_000
 #: steps of policy iteration at the centre of a frame
 IMPROVEMENTS = 12
 #: a finite substitute for infinite values, relative to the other values
 LOST = 4.0
-#: smaller gains, relative to the values, do not change a policy
+#: smaller gains, relative to the values, do not change a policy; values from sweeps are less accurate
 IMPROVEMENT = 1e-12
 SWEPT_IMPROVEMENT = 1e-11
 

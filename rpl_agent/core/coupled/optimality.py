@@ -6,7 +6,7 @@ that takes it is improved by playing π from there on. No policy that matters ta
 which may beat others, and so on in rounds. A row is a *tie* if it is worth what π is worth, r + γ p(θ)·V^π = V^π(s) for
 every θ (`ties`). If in every state that is reached by rows that are not beaten all of these are π's own or ties, then
 no policy is better than π: along the plays of any policy V^π does not rise, and plays that never end do no harm (see
-`_ends`). Minimising is the mirror image.
+`_ends_harmlessly`). Minimising is the mirror image.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent.core.coupled.affine import AffineBound, AffineProof, chances_of, choice_of, of_rows
+from rpl_agent.core.coupled.affine import AffineBound, AffineProof, chances_of, chances_of_rows, choice_of
 from rpl_agent.core.coupled.bounds import proved_bound
 from rpl_agent.core.coupled.expansion import ValueExpansion
 from rpl_agent.core.coupled.ties import tied_rows
@@ -24,8 +24,10 @@ from rpl_agent.core.native import Struct, core
 from rpl_agent.core.solver.graph import ANY_ROW, usable_rows
 from rpl_agent.core.solver.problem import Problem
 
-#: rounds in which rows are dropped, as long as each drops this share of those that are left
-ROUNDS, WORTHWHILE = 3, 0.1
+#: the most rounds in which rows are dropped
+ROUNDS = 3
+#: a round that drops less than this share of the rows left is the last one
+WORTHWHILE = 0.1
 #: rows whose value at the centre is closer to that of their state than this, relative to the values, may be ties
 CLOSE = 1e-9
 #: rows that are dropped pay, or cost, this multiple of the largest value: then they never matter
@@ -60,15 +62,15 @@ def settled_rows(proof: AffineProof, expansion: ValueExpansion, best: AffineBoun
         other = other[~new]
         if new.sum() < WORTHWHILE * len(new) or not len(other):
             break
-        without = _without(problem, beaten, float(np.abs(expansion.values).max()))
+        without = _without_rows(problem, beaten, float(np.abs(expansion.values).max()))
         lowered = proved_bound(AffineProof(without, proof.region), expansion, side, True)
         if lowered is None:
             break
         best = lowered
-    rows = _left(problem, beaten, own, chances_of(problem, best.frame))
+    rows = _rows_left(problem, beaten, own, chances_of(problem, best.frame))
     ties = _ties(problem, mine, rows)
     undecided = rows[~ties]
-    is_optimal = not len(undecided) and (not ties.any() or _ends(problem, ~beaten))
+    is_optimal = not len(undecided) and (not ties.any() or _ends_harmlessly(problem, ~beaten))
     return RowVerdict(undecided, best, is_optimal)
 
 
@@ -81,14 +83,14 @@ def _beaten(problem: Problem, best: AffineBound, mine: AffineBound, rows: np.nda
     behind = cached_on(pmdp, "states behind", lambda pmdp: (pmdp.row_state + pmdp.num_states).astype(np.int32))
     reward, is_few = problem.reward, 2 * len(rows) < pmdp.num_rows  # copying most rows would take longer
     if is_few:
-        behind, chances, reward = behind[rows], of_rows(chances, rows), reward[rows]
+        behind, chances, reward = behind[rows], chances_of_rows(chances, rows), reward[rows]
     out = np.empty(len(behind))
     core.row_residuals(len(out), behind, chances, reward, problem.gamma, best.side.value, u, g, None, out)
     out = out if is_few else out[rows]
     return np.asarray(out < 0.0)
 
 
-def _left(problem: Problem, beaten: np.ndarray, own: np.ndarray, chances: Struct) -> np.ndarray:
+def _rows_left(problem: Problem, beaten: np.ndarray, own: np.ndarray, chances: Struct) -> np.ndarray:
     """The rows that are neither beaten nor the policy's, in undecided states that rows which are not beaten reach."""
     pmdp, decided = problem.pmdp, problem.task.decided
     kept = np.flatnonzero(~beaten & ~decided[pmdp.row_state])
@@ -104,7 +106,7 @@ def _left(problem: Problem, beaten: np.ndarray, own: np.ndarray, chances: Struct
     return np.asarray(kept[seen[pmdp.row_state[kept]] & ~own[kept]])
 
 
-def _without(problem: Problem, beaten: np.ndarray, size: float) -> Problem:
+def _without_rows(problem: Problem, beaten: np.ndarray, size: float) -> Problem:
     """The problem without beaten rows. Code that looks at all rows sees them pay so little that they never matter."""
     sign = -1.0 if problem.objective.sense is Sense.MAX else 1.0
     reward = np.where(beaten, sign * NEVER_TAKEN * (1.0 + size), problem.reward)
@@ -112,7 +114,7 @@ def _without(problem: Problem, beaten: np.ndarray, size: float) -> Problem:
 
 
 def _ties(problem: Problem, mine: AffineBound, rows: np.ndarray) -> np.ndarray:
-    """(n,) whether each of some rows is a tie; only those whose values at the centre are equal are looked at."""
+    """(n,) whether each of some rows is a tie; only rows with equal values at the centre are candidates."""
     pmdp, found = problem.pmdp, np.zeros(len(rows), bool)
     assert mine.policy is not None and mine.policy.rows is not None
     if not len(rows):
@@ -132,7 +134,7 @@ def _ties(problem: Problem, mine: AffineBound, rows: np.ndarray) -> np.ndarray:
     return found
 
 
-def _ends(problem: Problem, kept: np.ndarray) -> bool:
+def _ends_harmlessly(problem: Problem, kept: np.ndarray) -> bool:
     """Whether plays that never end, by rows that are kept, are no better than the policy.
 
     Discounted they are worth nothing in the end. Otherwise a maximiser of rewards ≥ 0 gains nothing from them, and a

@@ -32,8 +32,10 @@ from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.solver.problem import Problem
 
-#: split the region if the regret is more than this share of what is known already, but not hopelessly more
-SPLIT, HOPELESS = 0.25, 1.5
+#: split the region if the regret is more than this multiple of what is known already
+SPLIT = 0.25
+#: … but not if it is more than this multiple
+HOPELESS = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +134,7 @@ class RegretPair:
 
 
 class RegretSearch:
-    """The regret of one policy over regions; ``found`` is what is known already."""
+    """Searches for the regret of one policy over regions; ``found`` are bounds that are known already."""
 
     def __init__(self, problem: Problem, policy: Policy, found: CoupledBounds) -> None:
         self.problem, self.policy, self.found = problem, policy, found

@@ -56,7 +56,7 @@ def offered_cuts(problem: Problem, region: Region) -> tuple[np.ndarray, np.ndarr
     return np.vstack([weights, region.A]), np.concatenate([ends, region.b])
 
 
-def rooms_of(frame: Frame, A: np.ndarray, b: np.ndarray) -> np.ndarray:
+def cut_rooms(frame: Frame, A: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(K, r + 1) the rooms b − a·x as c0 + c·y."""
     return np.concatenate([(b - A @ frame.center)[:, None], -A @ (frame.radius * frame.factor)], axis=1)
 
@@ -115,7 +115,7 @@ def _forms(
     def summed(terms: np.ndarray) -> np.ndarray:
         return np.asarray(np.add.reduceat(terms, first[:-1]))
 
-    rooms, sizes = rooms_of(bound.frame, *cuts), _room_sizes(bound.frame, *cuts)
+    rooms, sizes = cut_rooms(bound.frame, *cuts), _room_sizes(bound.frame, *cuts)
     index, width = rows + (step or 0) * pmdp.num_rows, rooms.shape[1]
     t, single = given.level[index], given.single[index]
     form = np.zeros((len(rows), width, width))

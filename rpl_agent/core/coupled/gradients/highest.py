@@ -44,10 +44,10 @@ class Quadratics:
         eigen, self.axes = np.linalg.eigh(matrix)
         self.eigen = np.concatenate([eigen, np.zeros((rows, 1))], axis=1)
 
-    def highest(self, l: np.ndarray, barrier: float) -> Highest:
-        """With linear parts l (R, r)."""
+    def highest(self, linear: np.ndarray, barrier: float) -> Highest:
+        """The largest values for linear parts l (R, r)."""
         rows, o = self.touched.shape
-        padded = np.concatenate([l, np.zeros((rows, 1))], axis=1)
+        padded = np.concatenate([linear, np.zeros((rows, 1))], axis=1)
         own = np.take_along_axis(padded, self.touched, axis=1)
         np.put_along_axis(padded, self.touched, 0.0, axis=1)
         rest = padded[:, :-1]

@@ -23,7 +23,7 @@ import scipy
 
 from rpl_agent.core.coupled.affine import AffineBound, Side, chances_of
 from rpl_agent.core.coupled.expansion import StepExpansion, ValueExpansion
-from rpl_agent.core.coupled.gradients.cuts import CutRows, rooms_of
+from rpl_agent.core.coupled.gradients.cuts import CutRows, cut_rooms
 from rpl_agent.core.coupled.gradients.highest import Quadratics
 from rpl_agent.core.coupled.gradients.inequalities import Inequalities
 from rpl_agent.core.regions.frame import Frame
@@ -76,7 +76,7 @@ def over_cuts(
     size = len(inequalities.rows) * len(chosen) + inequalities.nodes * len(slope)
     if not slope.any() or not len(chosen) or size > NUMBERS:
         return None
-    search = _Search(inequalities, rooms_of(expansion.frame, A[chosen], b[chosen]), float(np.linalg.norm(slope)))
+    search = _Search(inequalities, cut_rooms(expansion.frame, A[chosen], b[chosen]), float(np.linalg.norm(slope)))
     try:
         x = search.start()
         for barrier, steps in BARRIERS:
@@ -91,7 +91,7 @@ def over_cuts(
 
 def _chosen(frame: Frame, A: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The cuts that reach into the ball, the tightest one of each direction."""
-    rooms = rooms_of(frame, A, b)
+    rooms = cut_rooms(frame, A, b)
     length = np.linalg.norm(rooms[:, 1:], axis=1)
     room = np.divide(rooms[:, 0], length, out=np.full(len(b), np.inf), where=length > 0.0)
     found: list[int] = []

@@ -17,7 +17,7 @@ from rpl_agent.core.coupled.products.rows import Term
 
 
 class Searches:
-    """Both kinds on the first side of a policy's value, where they are cheap; then the better one, if it finds any."""
+    """Tries both kinds on the first side of a policy's value, where they are cheap, and then the better one first."""
 
     def __init__(self, proof: AffineProof, expansion: ValueExpansion | StepExpansion) -> None:
         self.proof, self.expansion = proof, expansion
