@@ -1,20 +1,26 @@
 """No model: certificates of environments of which only a range of returns is known.
 
-``gap`` = ``upper`` − ``lower`` of one run at δ = 0.1; ``V*`` and ``value`` (of the
-returned policy) are exact. ``aim`` is the gap of the method's prototype, on worlds of the same names. ``plays`` of the
-returned policy gave ``lower``; any method's ``lower`` is below ``value`` by ``least`` or more in half of its runs (the
-end of docs/tutorials/from_nothing.md). Beside it ``ucrl2``, upper − lower of UCRL2's L1 balls (its states and rewards
-known to exist) for the same data and policy, and ``q_learning``, the lower bound that half of the episodes give for the
-greedy policy which Q-learning found in the other half. ``cpu`` is the agent's processor time, ``stepping`` that of the
-environment alone for as many steps and resets, measured during the run: the pace of a machine that others use changes.
+Each row is one run at δ = 0.1:
 
---full adds 10^5 episodes, --first takes another seed. ``missed``: whether a bound excludes the truth, which may happen
-to a tenth of the runs. --only takes the name of a world, ``memory``, ``graph`` or ``facts``. ``memory``: the largest
-memory of a run with 10^5 rows, in a process of its own (10^6 steps; 10^7 with --full). ``graph``: what the same bets
-and plays give where it is known which states follow which, every row with probabilities of its own (10^4 episodes;
-Taxi, whose start alone is unknown then, 10^5 with --full). ``aim`` and ``aim_loss`` are the prototype's gap and V* −
-``lower``. ``facts``: CliffWalking after 10^3 episodes with nothing, and with one fact each; ``aim`` is 3 times the gap
-that the prototype had with the graph.
+- ``gap``: ``upper`` − ``lower``. ``aim`` is the gap of the method's prototype, on worlds of the same names.
+- ``V*``, ``value``: the optimum and the value of the returned policy, both exact.
+- ``plays``: how many plays of the returned policy gave ``lower``.
+- ``least``: any method's ``lower`` is below ``value`` by this much or more in half of its runs ("What a wide range
+  costs" in docs/tutorials/from_nothing.md has the argument).
+- ``missed``: whether a bound excludes the truth, which may happen to a tenth of the runs.
+- ``ucrl2``: upper − lower of UCRL2's L1 balls for the same data and policy; its states and rewards are known to exist.
+- ``q_learning``: Q-learning finds a greedy policy in half of the episodes, and the other half bounds it from below.
+- ``cpu``, ``stepping``: processor time of the agent, and of the environment alone for as many steps and resets. Both
+  are measured during the run, because the pace of a shared machine changes.
+
+`--full` adds 10^5 episodes, `--first` takes another seed, `--only` takes the name of a world or one of these parts:
+
+- ``memory``: the largest memory of a run with 10^5 rows, in a process of its own (10^6 steps; 10^7 with `--full`).
+- ``graph``: what the same bets and plays give if it is known which states follow which, and every row has
+  probabilities of its own (10^4 episodes; Taxi, of which only the start is unknown then, 10^5 with `--full`). ``aim``
+  and ``aim_loss`` are the prototype's gap and V* − ``lower``.
+- ``facts``: CliffWalking after 10^3 episodes with nothing, and with one fact each. ``aim`` is 3 times the gap that the
+  prototype had with the graph.
 """
 
 from __future__ import annotations

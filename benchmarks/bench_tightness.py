@@ -1,12 +1,12 @@
-"""Gap over the ideal: what a certificate costs beyond a single look at a fixed number of samples, value only.
+"""Gap over the ideal: what a certificate costs beyond a single look at the value after a fixed number of samples.
 
-``ideal`` = 2 z σ, σ² = G'I⁻¹G: G the gradient of the optimum and I the Fisher information of the data, both at the
-truth; z the normal quantile of δ/2, δ = 0.001.
+``ideal`` = 2 z σ, where z is the normal quantile of δ/2, δ = 0.001, and σ² = G'I⁻¹G. G is the gradient of the optimum
+and I the Fisher information of the data, both at the truth.
 
-First table: the Gaussian limit, simulated. Mean half-width of bets on the value over z standard deviations (of the
-data at that moment), after half of the plan, at its end, and after twice as much with a new plan; with the stakes and
-looks of `rpl_agent`, with one look and the best constant stake, and if every value had its own bets (cells of 0.1
-σ).
+First table: the Gaussian limit, simulated. It shows the mean half-width of bets on the value over z standard deviations
+of the data at that moment: after half of the plan, at its end, and after twice as much with a new plan. The bets have
+the stakes and looks of `rpl_agent`, or one look and the best constant stake, or bets of their own for every value
+(cells of 0.1 σ).
 
 Second table: 10^5 uniform episodes; third: 2·10^4 episodes of the agent. ``windows`` is the joint likelihood alone on
 the same data, ``bets`` the default; means over seeds that were not used for tuning, and the largest.
