@@ -9,7 +9,7 @@ import pytest
 
 from rpl_agent.agent.world.named_env import make_named, named_world
 from rpl_agent.cli import main
-from rpl_agent.core.model import Policy
+from rpl_agent.core.model import Policy, StateIndex
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats.export import write_policy
 from rpl_agent.guarantee.shown import true_value
@@ -102,6 +102,13 @@ def test_values_without_the_truth_are_means_of_episodes(pump, always_run):
     assert told.value(policy, 1, 0) == pytest.approx(exact)
     assert untold.value(policy, 4000, 0) == pytest.approx(exact, abs=0.15)
     assert untold.value(policy, 200, 0) != untold.value(policy, 200, 1)
+
+
+def test_measured_episodes_end_where_the_environment_has_no_time_limit():
+    world = compared_world("CliffWalking-v1")
+    up = world.pmdp.action == world.pmdp.action_names.index("up")
+    wall = Policy.from_table(world.pmdp, [(StateIndex(s), "up", 1) for s in world.pmdp.row_state[up]])
+    assert world.value(wall, 3, seed=0) == 1000.0  # it never arrives
 
 
 def test_compare_on_ones_own_environment(pump, always_run, tmp_path, capsys):

@@ -22,12 +22,13 @@ import rpl_envs
 from rpl_agent.agent.evaluation import Evaluation, monte_carlo
 from rpl_agent.agent.world.attach import attach
 from rpl_agent.agent.world.named_env import absolute, attach_keywords, make_named, named_world, names_code
+from rpl_agent.agent.world.observations import time_limit
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.studies.baselines.policy_files import policy_from_file
-from rpl_agent.studies.experiments.suites import Task
+from rpl_agent.studies.experiments.suites import LONGEST, Task
 
 #: Solver precision of the tables: far below what the paper prints.
 PRECISION = 1e-6
@@ -76,11 +77,18 @@ class ComparedWorld:
     def played(self, policy: Policy, episodes: int, seed: int) -> Evaluation:
         """Episodes that nobody learns from."""
         player = SimpleNamespace(**{**self.options, "pmdp": self.pmdp, "objective": self.objective, "compiled": True})
-        env = self.make()
+        env = self._ending()
         try:
             return monte_carlo(player, env, episodes, seed=seed, policy=policy)
         finally:
             env.close()
+
+    def _ending(self) -> gym.Env:
+        """The environment, whose plays end even if the policy walks into a wall for ever."""
+        env, horizon = self.make(), self.objective.horizon or 0
+        if time_limit(env, env) is not None:
+            return env
+        return gym.wrappers.TimeLimit(env, max(LONGEST, horizon))
 
 
 def policy_in(path: str, world: ComparedWorld) -> Policy:
