@@ -287,7 +287,7 @@ class DrnFile:
 
     # ------------------------------------------------------------------ as a model
     def structure(self) -> dict[str, Any]:
-        """The arguments shared by every kind of model."""
+        """The constructor arguments that all kinds of models share."""
         rows, transitions = self.order
         masks = {name: np.zeros(self.num_states, dtype=bool) for name in self.labels if name != "init"}
         for name, mask in masks.items():
@@ -304,7 +304,7 @@ class DrnFile:
         }
 
     def rewards(self, of: Callable[[list[str]], np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """(states, rows) of every reward, by a function of texts."""
+        """name -> (states (S,), rows (R,)) of every reward; ``of`` converts texts."""
         kinds = (self.state_rewards, [self.row_rewards[r] for r in self.order[0]])
         return {name: (of(_column(kinds[0], k)), of(_column(kinds[1], k))) for k, name in enumerate(self.reward_names)}
 
@@ -329,7 +329,7 @@ class DrnFile:
     def uncertain(self) -> UncertainMDP:
         """The file with its numbers or intervals."""
         if self.parameters:
-            raise ModelError(f"{self.name}: a parametric model has no numbers: use load_drn")
+            raise ModelError(f"{self.name}: the model has parameters, read_drn needs numbers: use load_drn")
         lower, upper = (np.array(self.values(texts, _number)) for texts in zip(*self.bounds, strict=True))
         order = self.order[1]
         rewards = self.rewards(lambda texts: np.array([self.reward(text, _number) for text in texts]))

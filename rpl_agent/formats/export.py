@@ -78,7 +78,7 @@ class ExplicitModel:
         return np.asarray(self.pmdp.labels[original], dtype=bool)
 
     def property_text(self, objective: Objective) -> str:
-        """The objective in PRISM's notation, with the names of the file."""
+        """The objective in PRISM's notation, with the names in the file; ModelError if PRISM has none."""
         renamed = replace(
             objective,
             target=None if objective.target is None else self.labels.get(objective.target, objective.target),
@@ -88,7 +88,7 @@ class ExplicitModel:
         return renamed.in_prism(objective.target is not None and self._always_reached(objective.target))
 
     def _always_reached(self, target: str) -> bool:
-        """Whether every play reaches a label: then a cost of 0 on the way, infinite if it is missed, is finite."""
+        """Whether every play reaches a label: then a cost of 0, infinite if the label is missed, is finite."""
         free = replace(
             self.pmdp, rewards={"free": Reward(np.zeros(self.pmdp.num_states), np.zeros(self.pmdp.num_rows))}
         )

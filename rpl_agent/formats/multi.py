@@ -25,7 +25,7 @@ def is_multi(text: str | None) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class MultiQuery:
-    """A property ``multi(…)``: what is asked for with =?, and limits; in PRISM's order."""
+    """A property ``multi(…)``: objectives with =?, and limits, each in the order of the text."""
 
     pmdp: ParametricMDP
     goals: tuple[Objective, ...]

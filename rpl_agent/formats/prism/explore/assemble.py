@@ -24,16 +24,16 @@ from rpl_agent.formats.prism.language.scope import Program, RewardItem
 
 @dataclass
 class RewardTable:
-    """Reward structures over states and rows (for a DTMC: the mean over its choices)."""
+    """Evaluates reward structures over states and rows (in a DTMC a row has the mean over its choices)."""
 
     program: Program
-    columns: list[np.ndarray]  # of the variables
-    states: int
-    choice_state: np.ndarray  # of the choices, sorted
-    label_index: np.ndarray  # of the choices, into the labels or beyond: the added self-loop earns nothing
+    columns: list[np.ndarray]  # (S,) for each variable
+    states: int  # S
+    choice_state: np.ndarray  # (C,) the state of each choice, sorted
+    label_index: np.ndarray  # (C,) into ``labels``, or beyond them for an added self-loop, which earns nothing
     labels: list[str | None]
-    row_of_sorted: np.ndarray  # of the choices
-    rows: np.ndarray  # the rows in their final order
+    row_of_sorted: np.ndarray  # (C,) the row of each choice
+    rows: np.ndarray  # (R,) the rows in their final order
 
     def polynomials(self, items: tuple[RewardItem, ...], pool: Pool) -> tuple[np.ndarray, np.ndarray]:
         """(S,), (R,) pool ids of a reward structure."""
@@ -130,7 +130,12 @@ def assemble(
     label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
     earned = (choice_state, label_index, machine.actions, row_of_sorted, rows)
     reward_table = RewardTable(program, columns, states, *earned)
-    domain, table, expression, bounds, rewards, later = _tables(program, pool, ends, merged, domain, reward_table)
+    rewards, later = _rewards(program, reward_table)
+    bounds = None
+    if len(ends) == 2:
+        table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], merged, program.parameters, domain)
+    else:
+        table, expression = pool.table(program.parameters, ends[0])
     variables = {
         v.name: column.astype(np.int32) if max(abs(v.low), abs(v.high)) < 2**31 else column
         for v, column in zip(program.variables, columns, strict=True)
@@ -153,26 +158,19 @@ def assemble(
     return Assembled(model, program, row_combination, bounds, later)
 
 
-def _tables(
-    program: Program,
-    pool: Pool,
-    ends: list[np.ndarray],
-    merged: np.ndarray,
-    domain: Domain,
-    reward_table: RewardTable,
-) -> tuple:
-    """Domain, Λ, the transitions' expressions, bounds of an interval model, rewards, and those that need values of
-    the parameters."""
-    later: dict[str, Callable[[np.ndarray], Reward]]
-    later = {key: partial(reward_table.at, items) for key, items in program.rewards.items()}
+def _rewards(
+    program: Program, reward_table: RewardTable
+) -> tuple[dict[str, Reward], dict[str, Callable[[np.ndarray], Reward]]]:
+    """(reward structures without parameters, the others as functions of the parameters)."""
+    numbers: dict[str, Reward] = {}
+    functions: dict[str, Callable[[np.ndarray], Reward]] = {}
     anywhere = np.zeros(len(program.parameters))
-    parametric = {key for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
-    rewards = {key: later.pop(key)(anywhere) for key in program.rewards if key not in parametric}
-    if len(ends) == 2:
-        table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], merged, program.parameters, domain)
-        return domain, table, expression, bounds, rewards, later
-    table, expression = pool.table(program.parameters, ends[0])
-    return domain, table, expression, None, rewards, later
+    for key, items in program.rewards.items():
+        if any(item.value.parametric for item in items):
+            functions[key] = partial(reward_table.at, items)
+        else:
+            numbers[key] = reward_table.at(items, anywhere)
+    return numbers, functions
 
 
 def _labels(program: Program, graph: Graph, columns: list[np.ndarray]) -> dict[str, np.ndarray]:

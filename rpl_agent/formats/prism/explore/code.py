@@ -1,5 +1,4 @@
-"""Exact evaluation of expressions over many states at once: straight-line programs over scaled integers, without
-overflow.
+"""`Bytecode`: exact evaluation of expressions over many states, by straight-line programs over scaled integers.
 
 A number is an int64 numerator over a denominator that is known in advance (from literals and fixed divisors),
 together with bounds from the ranges of the variables. If the bounds do not prove that 62 bits suffice, or
@@ -45,7 +44,7 @@ _COMPARE = {
 
 
 class NotVectorisable(Exception):
-    """The expression needs the plain evaluator."""
+    """Raised for expressions that only the plain evaluator can compute."""
 
 
 @dataclass(frozen=True)

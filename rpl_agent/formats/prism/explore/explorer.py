@@ -245,7 +245,7 @@ class _StateSearch:
             )
 
     def _answer(self, number: int, key: int) -> None:
-        """Call the plain evaluator, for all combinations of the variables if they are few and all evaluate."""
+        """Evaluate a lookup for a key; if its variables have few combinations, for all that can be evaluated."""
         lookup = self.machine.lookups[number]
         values = {key: lookup.value(key)}
         if lookup.projection.size <= EAGER:
@@ -276,7 +276,7 @@ class _StateSearch:
 def explore(
     program: Program, initial: np.ndarray, max_states: int | None = None, progress: Progress | None = None
 ) -> tuple[Graph, Machine]:
-    """The part of a program that is reachable from the initial states, (n, V) values of the variables."""
+    """Explore a program from its initial states, given as (n, V) values of the variables."""
     machine = Machine(program)
     search = _StateSearch(machine, machine.codec.encode(initial), max_states, progress)
     search.run()

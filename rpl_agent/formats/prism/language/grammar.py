@@ -1,5 +1,5 @@
-"""The reserved words of the PRISM language, names of grammar.lark's tokens for messages, and the one error
-of the reader: what is wrong, and at which line and column of the file.
+"""The grammar of the PRISM language, its reserved words and names of its tokens for messages; `PrismError`, which says
+what is wrong at which line and column of a file.
 """
 
 from __future__ import annotations

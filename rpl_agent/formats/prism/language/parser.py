@@ -137,16 +137,16 @@ def _parse(start: str, text: str, source: str) -> Any:
         reason = f"unexpected character {text[error.pos_in_stream or 0]!r}"
         raise PrismError(reason, Position(error.line, error.column), source, text) from None
     except UnexpectedToken as error:
-        reason = _not_read(error, start, text) or _unexpected(error)
+        reason = _unsupported(error, start, text) or _unexpected(error)
         raise PrismError(reason, _end_aware(error, text), source, text) from None
 
 
-#: Operators that ask for a number; only one is read, in front of a property.
+#: Operators for the number of a property; only the one in front of it is supported.
 _OPERATOR = re.compile(r"[PR](max|min)*")
 
 
-def _not_read(error: UnexpectedToken, start: str, text: str) -> str:
-    """The message for a known construct that is not read; empty if the text is simply wrong."""
+def _unsupported(error: UnexpectedToken, start: str, text: str) -> str:
+    """The message for a construct that is valid but not supported; empty if the text is wrong."""
     token, before = str(error.token), text[: error.token.start_pos or 0]
     if start == "model" and token == "{" and not before.strip():
         return (
@@ -157,13 +157,13 @@ def _not_read(error: UnexpectedToken, start: str, text: str) -> str:
         return ""
     if _OPERATOR.fullmatch(token) and before.strip():
         return (
-            f"a {token[0]} operator within a formula is not read: answer it first, and use a label or a formula for "
-            "the states where it holds"
+            f"the operator {token[0]} within a formula is not supported: answer it first, and use a label or a formula "
+            "for the states where it holds"
         )
     if token == "|" and before.endswith("|"):
-        return "conditional probabilities, P=? [ a || b ], are not read: divide P=? [ a & b ] by P=? [ b ]"
+        return "conditional probabilities, P=? [ a || b ], are not supported: divide P=? [ a & b ] by P=? [ b ]"
     if token == "<" and not before.strip():
-        return "coalitions of players, <<…>>, are not read"
+        return "coalitions of players, <<…>>, are not supported"
     return ""
 
 

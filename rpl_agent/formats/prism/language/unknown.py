@@ -35,6 +35,7 @@ _CONSTRAINT = re.compile(r"//\s*constraint\s+(.*\S)\s*$")
 
 
 def parameter_domain(text: str, program: Program, given: Mapping[str, tuple[float, float]]) -> Domain:
+    """The domain of a program's parameters: ranges ``given``, else those of comments in the text, else [0, 1]."""
     names = program.parameters
     for name in given:
         if name not in names:
@@ -144,7 +145,7 @@ def link_unknown(
     tie_modules: bool,
     tolerance: Fraction = Fraction(0),
 ) -> tuple[Program, UnknownCommands]:
-    """The program with hidden numbers as parameters, and facts about those."""
+    """(the program with hidden numbers as parameters, what is known about these)."""
     commands = UnknownCommands(model, tie_modules, tolerance)
     if tie_modules and unknown != COMMANDS:
         raise PrismError("modules can be tied only with unknown commands", NOWHERE)
@@ -286,13 +287,15 @@ def forget_constants(
     truth: dict[str, Fraction] = {}
     for name in names:
         if name not in declared:
-            raise PrismError(f"there is no constant '{name}' to be unknown (constants: {listed(declared)})", NOWHERE)
+            raise PrismError(f"the model has no constant '{name}' to hide (constants: {listed(declared)})", NOWHERE)
         node = scope.resolve(ast.Name(declared[name].position, name))
         if node.parametric:
             raise PrismError(f"the constant '{name}' has no value: it is unknown already", declared[name].position)
         value = interpret(node, [0] * len(scope.variables))
         if isinstance(value, bool) or node.type is not Type.DOUBLE:
-            raise PrismError(f"only constants of type double can be unknown, not '{name}'", declared[name].position)
+            raise PrismError(
+                f"only constants of type double can be hidden, and '{name}' is of another type", declared[name].position
+            )
         truth[name] = Fraction(value)
     open_constants = tuple(replace(c, value=None) if c.name in truth else c for c in model.constants)
     given = {name: value for name, value in constants.items() if name not in truth}

@@ -1,4 +1,4 @@
-"""Where a play need not go on to answer a property: exploration stops there, however large the rest of the model is."""
+"""States where a property is decided: exploration stops there, however large the rest of the model is."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def without_the_rest(program: Program, wanted: str | ast.Property) -> Program:
     """
     try:
         end = _end(parse_properties(wanted) if isinstance(wanted, str) else [wanted], program)
-    except PrismError:  # what is wrong with a property is said when it is answered
+    except PrismError:  # errors of a property are reported when it is answered
         return program
     if end is None or end.is_literal:
         return program
