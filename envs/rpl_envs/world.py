@@ -1,4 +1,4 @@
-"""What a single environment and a vector of lanes share: a benchmark at its true parameters, as arrays.
+"""`World`: a benchmark at its true parameters, as arrays for a single environment and for a vector of lanes.
 
 Reward of an environment (Gymnasium maximises): for a reward objective the reward of the pair that was left, with a
 minus sign for costs; for a reachability objective 1 on entering the target (−1 when it is to be minimised).
@@ -56,7 +56,7 @@ class World:
         values = np.rint(np.asarray(observation, dtype=float) * self._width + self._low).astype(np.int64)
         state = StateIndex(self.pmdp.state_index(tuple(values.tolist())))
         if not np.array_equal(self.features(state), observation):
-            raise ModelError(f"the features {observation} belong to no state")
+            raise ModelError(f"no state has the features {observation}")
         return state
 
     def observation_space(self, observation: str) -> spaces.Space[Any]:

@@ -88,7 +88,8 @@ def read_log(
         raise DataError("a log has at least one file")
     source = pieces[0] if len(pieces) == 1 else f"{pieces[0]} … {pieces[-1]}"
     counts = Counts(pmdp, schedule=schedule, planned=max(1, sum(map(length, pieces))) if schedule == "split" else None)
-    decoder, chain, repeated, rows = _Decoder(pmdp), _Chain(pmdp), RepeatedRows(pmdp), 0
+    decoder, chain, repeated = _Decoder(pmdp), _Chain(pmdp), RepeatedRows(pmdp)
+    rows = 0
     kept = nullcontext() if quarantine is None else open(quarantine, "w", encoding="utf-8", newline="")
     with kept as file:
         forbidden = _Forbidden(file)
@@ -103,20 +104,12 @@ def read_log(
             counts.add_transitions(found[good])
             _refuse_repetitions(source, repeated.add, found[good], starts[good])
     _refuse_repetitions(source, repeated.finish)
-    if forbidden.count and quarantine is None:
-        more = f"\n  … and {forbidden.count - LISTED} more" if forbidden.count > LISTED else ""
-        raise DataError(
-            f"{source}: {forbidden.count} of {rows} rows contradict the model; nothing was used\n  "
-            + "\n  ".join(forbidden.listed)
-            + more
-        )
     if forbidden.count:
-        warnings.warn(
-            f"{source}: {forbidden.count} of {rows} rows contradict the model and were written to {quarantine}; the "
-            "certificate holds only if they are recording errors",
-            RPLWarning,
-            stacklevel=2,
-        )
+        text = f"{source}: {forbidden.count} of {rows} rows contradict the model"
+        if quarantine is None:
+            raise DataError(f"{text}; nothing was used{forbidden.lines()}")
+        kept_in = f"and were written to {quarantine}; the certificate holds only if they are recording errors"
+        warnings.warn(f"{text} {kept_in}", RPLWarning, stacklevel=2)
     if not counts.total:
         raise DataError(f"{source}: the log contains no transition of the model")
     return Log(counts, rows, forbidden.count)
@@ -210,6 +203,11 @@ class _Forbidden:
         elif len(self.listed) < LISTED:
             self.listed.append(f"{block.place(k)}: {reason}")
         self.count += 1
+
+    def lines(self) -> str:
+        """The listed rows for an error, one a line, and how many more there are."""
+        more = [f"… and {self.count - LISTED} more"] if self.count > LISTED else []
+        return "".join(f"\n  {line}" for line in [*self.listed, *more])
 
 
 def _numbered_actions(pmdp: ParametricMDP) -> dict[int, int] | None:

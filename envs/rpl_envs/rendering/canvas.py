@@ -125,7 +125,7 @@ class Canvas:
         self._image.paste(large, (x * LARGER, y * LARGER))
 
     def text(self, position: Point, text: str, color: Color = INK, size: float = 9.0, align: str = "left") -> float:
-        """Text whose capitals are ``size`` pixels high, with their top at the position; its width is returned."""
+        """Write text with capitals of ``size`` pixels, whose top is at the position; return its width."""
         font, anchor = _font(size / CAPITAL * LARGER), {"left": "ls", "center": "ms", "right": "rs"}[align]
         self._draw.text(_large([(position[0], position[1] + size)])[0], text, color, font, anchor)
         return font.getlength(text) / LARGER

@@ -43,8 +43,11 @@ def frozen_lake_model(
             return {name: {cell: Polynomial.constant(1)} for name in names}
         return slipping(names, lambda name: move(cell, name), forward, (1 - forward) / 2)
 
+    goal, hole, ice = schedule
+    paid = {"G": goal, "H": hole}
+
     def entering(before: Cell, _: str, cell: Cell) -> float:
-        return 0.0 if tile(before) in "GH" else schedule["GH".find(tile(cell))]  # −1 is the last, ice
+        return 0.0 if tile(before) in "GH" else paid.get(tile(cell), ice)
 
     start: Any = starts[0] if len(starts) == 1 else {cell: Polynomial.constant(f"1/{len(starts)}") for cell in starts}
     pmdp = build(

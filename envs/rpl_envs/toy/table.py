@@ -81,7 +81,7 @@ def _graph(table: Any) -> tuple[dict[int, dict[int, list[tuple[int, float]]]], s
 
 
 def _successors(ways: list[tuple[int, float]], signs: dict[str, float]) -> dict[Any, None]:
-    """What a row can lead to; of two ways to one state that pay differently the dearer one pays the rest later."""
+    """The successors of a row; of two ways to one state, the one that pays more pays the difference on arrival."""
     least = {name: min(sign * r for _, r in ways) for name, sign in signs.items()}
     return {paying(s, **{name: sign * r - least[name] for name, sign in signs.items()}): None for s, r in ways}
 

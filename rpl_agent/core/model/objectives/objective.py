@@ -261,27 +261,25 @@ class Objective:
             return Task(timed, target, avoid, np.zeros(pmdp.num_rows))
         if self.reward_name is None or self.reward_name not in pmdp.rewards:
             raise ModelError(f"no reward named {self.reward_name!r}; the model has: {listed(sorted(pmdp.rewards))}")
-        if self.kind is Kind.INSTANT:
-            given = pmdp.rewards[self.reward_name]
-            final = np.array(given.state, dtype=np.float64)
-            error = RewardError.of(final, given.state_error)
-            return Task(timed, target, avoid, np.zeros(pmdp.num_rows), final, reward_error=error)
-        reward, off = pmdp.row_reward(self.reward_name), pmdp.row_reward_error(self.reward_name)
-        over = target[pmdp.row_state]
-        reward[over] = 0.0
-        if off is not None:
-            off[over] = 0.0
-        if not (off is None or np.isfinite(reward).all()):
-            row = int(np.flatnonzero(~np.isfinite(reward))[0])
-            raise ModelError(f"reward {self.reward_name!r} is not finite at {pmdp.row_name(row)}")
+        if self.kind is Kind.REWARD:
+            return self._reward_task(pmdp, timed, target)
+        given = pmdp.rewards[self.reward_name]
+        final = np.array(given.state, dtype=np.float64)
+        error = RewardError.of(final, given.state_error)
+        return Task(timed, target, avoid, np.zeros(pmdp.num_rows), final, reward_error=error)
+
+    def _reward_task(self, pmdp: ParametricMDP, timed: Objective, target: np.ndarray) -> Task:
+        """The task of a REWARD; ``timed`` is the objective in solver time."""
+        reward, off = self._rewards_until(pmdp, target)
         scaled, rounding = self._scaled(pmdp, reward, timed.discount)
+        error = EXACT if off is None else RewardError.of(scaled, self._scaled(pmdp, off, timed.discount)[0])
         signed = self.criterion.is_open_ended and bool((reward < 0.0).any())
+        over = np.zeros(pmdp.num_states, dtype=bool)
         if signed and not self.must_reach:  # where nothing more is paid the play is over
             source = pmdp.row_state[pmdp.transition_row]
-            avoid = ~(target | reached(pmdp.successor, source, pmdp.row_state[reward != 0.0], pmdp.num_states))
-        error = EXACT if off is None else RewardError.of(scaled, self._scaled(pmdp, off, timed.discount)[0])
-        task = Task(timed, target, avoid, scaled, rounding=rounding, signed=signed, reward_error=error)
-        if off is not None and signed and not math.isfinite(error.share):
+            over = ~(target | reached(pmdp.successor, source, pmdp.row_state[reward != 0.0], pmdp.num_states))
+        task = Task(timed, target, over, scaled, rounding=rounding, signed=signed, reward_error=error)
+        if signed and off is not None and not math.isfinite(error.share):
             row = int(np.flatnonzero((reward == 0.0) & (off > 0.0))[0])
             raise ModelError(
                 f"reward {self.reward_name!r} is a sum that is 0 only after rounding at {pmdp.row_name(row)}; "
@@ -290,6 +288,20 @@ class Objective:
         if signed and self.must_reach and self.sense is Sense.MAX:
             raise task.without_end(pmdp, "a play that misses the target is worth infinity here, not what it pays")
         return task
+
+    def _rewards_until(self, pmdp: ParametricMDP, target: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """(rewards (R,), bounds (R,) on their errors or None), both 0 in target states (S,)."""
+        assert self.reward_name is not None
+        reward, off = pmdp.row_reward(self.reward_name), pmdp.row_reward_error(self.reward_name)
+        over = target[pmdp.row_state]
+        reward[over] = 0.0
+        if off is None:  # then all rewards are finite
+            return reward, None
+        off[over] = 0.0
+        if not np.isfinite(reward).all():
+            row = int(np.flatnonzero(~np.isfinite(reward))[0])
+            raise ModelError(f"reward {self.reward_name!r} is not finite at {pmdp.row_name(row)}")
+        return reward, off
 
     def _timed(self, pmdp: ParametricMDP) -> Objective:
         """The objective in solver time, in which silent states take a step (see `ParametricMDP.solver_step`)."""
