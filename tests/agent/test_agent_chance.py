@@ -168,6 +168,31 @@ def test_an_environment_that_repeats_itself_is_refused(tmp_path, make):
     assert loaded.certificate.samples == agent.certificate.samples  # nothing was added
 
 
+class Bandit(gym.Env):
+    """All that is drawn is the reward."""
+
+    observation_space, action_space = gym.spaces.Discrete(1), gym.spaces.Discrete(2)
+    obeys = True
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed if self.obeys or seed is None else 1)
+        return 0, {}
+
+    def step(self, action):
+        return 0, float(self.np_random.random() < 0.5), True, False, {}
+
+
+@pytest.mark.filterwarnings("ignore::rpl_agent.core.errors.RPLWarning")
+def test_rewards_alone_show_whether_an_environment_repeats_itself(tmp_path):
+    RPLAgent(Bandit(), returns=(0, 1), seed=0).learn(budget=200).save(tmp_path / "c.zip")
+    assert RPLAgent.load(tmp_path / "c.zip", Bandit()).learn(budget=5, reset_num_timesteps=False).num_episodes == 205
+    env, again = Bandit(), Bandit()
+    env.obeys = again.obeys = False
+    RPLAgent(env, returns=(0, 1), seed=0).learn(budget=200).save(tmp_path / "c.zip")
+    with pytest.raises(ModelError, match="same chance twice"):
+        RPLAgent.load(tmp_path / "c.zip", again).learn(budget=5)
+
+
 @pytest.mark.parametrize("make", [CorridorEnv, Coin, OwnGenerator, vector])
 def test_what_cannot_be_restored_is_said(tmp_path, make):
     uniform(make(), 30).save(tmp_path / "c.zip")

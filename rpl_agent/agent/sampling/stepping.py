@@ -294,10 +294,10 @@ def plays_again(env: Env, calls: list[Any], seed: int) -> bool:
 
 
 def _digest(kind: str, returned: Any) -> str:
-    """A short digest of an observation; never includes ``info``."""
+    """A short digest of what happened; never includes ``info``."""
     seen = returned
     if isinstance(returned, tuple):  # improper answers are reported by the reader
-        seen = returned[:1] if kind == "reset" else (returned[0], returned[2:4])
+        seen = returned[: 1 if kind == "reset" else 4]
     return hashlib.blake2b(repr(canonical(seen)).encode(), digest_size=8).hexdigest()
 
 
