@@ -141,7 +141,7 @@ def verify(
     whole = _Again(certificate, pmdp, counts)
     problems = whole.silences()
     now = (certificate.momentary_lower, certificate.momentary_upper)
-    notes = []
+    notes = ["the bounds rest on the word that the policy was fixed before the data"] if whole.is_fixed else []
     bounds = {}
     for side in ("lower", "upper"):
         data = (earlier or {}).get(side, counts)
@@ -234,7 +234,7 @@ class _Again:
             warnings.simplefilter("ignore", RPLWarning)  # its content is compared
             self._uncertainty = uncertainty_from(pmdp, counts, self._config, certificate.objective, evidence=evidence)
         self._found: dict[bool, Certificate] = {}
-        self._is_fixed = certificate.visits is not None and certificate.visits.given and certificate.evaluated
+        self.is_fixed = certificate.visits is not None and certificate.visits.given and certificate.evaluated
 
     def _certify(self, policy: Policy | None) -> Certificate:
         """For a policy, or for the best one."""
@@ -247,7 +247,7 @@ class _Again:
                 self._certificate.objective,
                 self._config,
                 policy=policy,
-                fixed_policy=given and self._is_fixed,
+                fixed_policy=given and self.is_fixed,
                 reward_error=self._certificate.reward_error,
             )
         return self._found[given]

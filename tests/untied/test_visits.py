@@ -183,7 +183,9 @@ def test_a_policy_that_the_data_chose_is_not_bounded_by_their_visits():
     )
     assert plain.visits is None and fixed.visits.given and fixed.gap < plain.gap
     assert "it was fixed before the data" in str(fixed)
-    assert verify(fixed, world.pmdp, counts).problems == []
+    word = "the bounds rest on the word that the policy was fixed before the data"
+    assert (verify(fixed, world.pmdp, counts).problems, verify(fixed, world.pmdp, counts).notes) == ([], [word])
+    assert word not in verify(plain, world.pmdp, counts).notes
     forged = replace(fixed, visits=replace(fixed.visits, given=False))
     assert any("bound" in problem for problem in verify(forged, world.pmdp, counts).problems)
     with pytest.raises(ModelError, match="give it with policy=, and without limits"):
