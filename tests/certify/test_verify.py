@@ -70,7 +70,7 @@ def test_only_one_side_may_fail(world, counts, monkeypatch):
     good = certify(world.pmdp, counts, world.objective, Config(relaxation="rectangular"))
     check = Solution.check
     monkeypatch.setattr(Solution, "check", lambda self, sides: ["no"] if list(sides) == [True] else check(self, sides))
-    with pytest.warns(RPLWarning, match="not given"):
+    with pytest.warns(RPLWarning, match="is left out"):
         half = certify(world.pmdp, counts, world.objective, Config(relaxation="rectangular"))
     assert half.lower == good.lower and half.upper >= 1.0 and half.upper > good.upper
 
