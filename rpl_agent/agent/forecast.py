@@ -100,26 +100,10 @@ class Forecast:
         ]
 
     def plot(self, path: Any, title: str = "") -> None:
-        """Plot the curve to a file."""
-        from matplotlib.figure import Figure
+        """Plot the curve to a file; its suffix determines the format."""
+        from rpl_agent.agent.output.plotting.forecast import plot_forecast
 
-        figure = Figure(figsize=(6.4, 4.0), dpi=120, layout="constrained")
-        axes = figure.add_subplot()
-        axes.loglog(self.episodes, self.gap, "o-", color="#d9480f", label=f"certificate, δ = {self.delta:g}")
-        axes.fill_between(self.episodes, self.least, self.most, color="#d9480f", alpha=0.2, linewidth=0)
-        if np.isfinite(self.sigma).any():
-            axes.loglog(self.episodes, self.ideal, "--", color="0.4", label="one look at the value alone, 2 z σ")
-        if self.needed is not None and self.wanted is not None:
-            axes.axhline(self.wanted, color="#1c7ed6", linewidth=0.8)
-            text = f"{self.needed:,} episodes for {self.wanted:g}"
-            axes.plot(self.needed, self.wanted, "o", color="#1c7ed6", label=text)
-        if (self.regret > 0.0).any():  # a regret of 0, a policy that is proved to be the best, has no logarithm
-            shown = self.regret > 0.0
-            axes.loglog(self.episodes[shown], self.regret[shown], "s-", color="#2f9e44", label="regret")
-        axes.set(xlabel="episodes", ylabel="upper − lower, and regret", title=title)
-        axes.grid(True, which="both", alpha=0.2)
-        axes.legend()
-        figure.savefig(path)
+        plot_forecast(self, path, title)
 
 
 def forecast(
