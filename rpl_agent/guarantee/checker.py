@@ -104,6 +104,7 @@ def ratios(numbers: list[Any]) -> list[Fraction]:
 
 
 def common_den(numbers: Any) -> int:
+    """The least common denominator; refused if it is too long to compute with."""
     den = 1
     for other in {x.denominator for x in numbers}:
         den = lcm(den, other)
@@ -385,6 +386,7 @@ class Sum(Objective):
 
 
 def reached(start: list[int], after: list[list[int]]) -> set[int]:
+    """All that can be reached from ``start``, where ``after`` lists what follows each."""
     found, todo = set[int](), start
     while todo:
         if (s := todo.pop()) not in found:
@@ -528,6 +530,7 @@ class Intervals:
             self.cut(f, down(low), up(high))
 
     def _check(self, f: int, low: Fraction, high: Fraction, K: int, J: int, threshold: int) -> None:
+        """Refuse an interval of f unless K successes and J failures exclude everything beyond its ends."""
         both = ln_factorial(2 * K)[0] + ln_factorial(2 * J)[0] - (K + J) * ln(Fraction(4))[1]
         both -= ln_factorial(K)[1] + ln_factorial(J)[1] + ln_factorial(K + J)[1]
         need(low * (K + J) <= K <= high * (K + J), f"the interval of expression {f} does not hold {K}/{K + J}")
@@ -1572,6 +1575,7 @@ class Statement:
             self.settle(f"gain {side}", known if upper else [-x for x in known], upper)
 
     def settle(self, name: str, known: list[Fraction], upper: bool) -> None:
+        """Note the best of the proved numbers under a name; refuse a claim that is better."""
         claimed, proved = self.proof["claim"].get(name), (min if upper else max)(known, default=None)
         self.found[name], self.found[f"{name} proved"] = claimed, proved
         if claimed is not None:
@@ -1590,6 +1594,7 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
+    """What was proved, as one sentence."""
     told = {name: "unknown" if number is None else number for name, number in found.items()}
     limits, low, high = proof["objective"].get("limits") or [], told["lower"], told["upper"]
     other = "no policy that keeps the limits" if limits else "no policy"

@@ -83,6 +83,7 @@ def times(a: Number, b: Number) -> Number:
 
 
 def power(base: Number, n: int) -> Number:
+    """The n-th power, rounded down after every product."""
     found: Number = (1, 0)
     while n:
         if n & 1:
@@ -137,12 +138,14 @@ class Bet:
 
 # ====================================================================== what is assumed, and what was counted
 def whole(number: Any, least: int, what: str) -> int:
+    """The whole number in the file; refused if it is anything else, or below ``least``."""
     fine = isinstance(number, int) and not isinstance(number, bool) and number >= least
     need(fine, f"{what} is {number!r}, not a whole number of at least {least}")
     return int(number)
 
 
 def pair(given: Any, what: str) -> tuple[Fraction, Fraction]:
+    """The two ends of a range in the file, in order."""
     low, high = map(from_file, given)
     need(low <= high, f"{what} has its ends in the wrong order")
     return low, high
@@ -205,6 +208,8 @@ class Assumed:
 
 
 class Outcome(NamedTuple):
+    """What followed a row, and how often."""
+
     row: int
     reward: Fraction
     successor: int
@@ -343,12 +348,14 @@ class Values:
         return values
 
     def proved(self, part: dict[str, Any]) -> list[list[int]]:
+        """(H, S) the bounds that a part of the file proves; without a horizon H is 1."""
         work = sum(map(len, self.outcomes)) * self.assumed.layers
         need(work <= MOST_WORK, f"more than {MOST_WORK:,} outcomes times steps to go")
         return [self.settled(part["steps"])] if self.assumed.horizon is None else self.layered(part["values"])
 
 
 def up_times(factor: Fraction, number: int) -> int:
+    """factor · number, rounded up."""
     return -(-factor.numerator * number // factor.denominator)
 
 
@@ -369,6 +376,7 @@ class Statement:
         self.slack = max(checker.ONE, *map(abs, self.overall)) // 10**9  # returns are sums of floats
 
     def _successors(self, given: Any) -> list[list[int]] | None:
+        """Per row the states that may follow it, −1 for the end; None if nothing was stated."""
         if given is None:
             return None
         need(self.assumed.rewards is not None, "successors without a range of rewards bound nothing")
@@ -426,6 +434,7 @@ class Statement:
         return claimed
 
     def _play(self, given: Any, rest: list[list[int]] | None) -> Play:
+        """Plays in the file that returned the same; ``rest`` (H, S) bounds what follows a cut, negated."""
         earned, steps, cut, count, stake = given
         worth = -down(from_file(earned))
         if whole(cut, END, "the state of a cut") != END:
@@ -472,6 +481,7 @@ class Discounts:
         self._ends = down(discount), up(discount)
 
     def enclosed(self, steps: int) -> tuple[int, int]:
+        """Both ends of the discount to the power ``steps``, times 2^BITS."""
         return _power(self._ends[0], steps, 1), _power(self._ends[1], steps, -1)
 
 
@@ -496,6 +506,7 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
+    """What was proved, as one sentence."""
     data = found["statement"].data
     return (
         f"proved with probability ≥ 1 − {proof['delta']} over {data.steps:,} steps of {data.episodes:,} episodes: this "
