@@ -193,8 +193,19 @@ def uncertainty_from(
         rows, basis = RowBets(pmdp, counts, objective, ledger.take("rows")), "rows"
         if VisitBets.apply(pmdp, objective):
             visits = VisitBets(pmdp, counts, objective, ledger.take("visits"))
-    told = (data.known_region, estimate, found, refuted, empty, fallback, basis, rows, visits)
-    return Uncertainty(relaxation, *told, timings)
+    return Uncertainty(
+        relaxation,
+        data.known_region,
+        estimate,
+        doubt=found,
+        refuted=refuted,
+        empty=empty,
+        fallback=fallback,
+        basis=basis,
+        rows=rows,
+        visits=visits,
+        timings=timings,
+    )
 
 
 @dataclass(eq=False)
