@@ -171,7 +171,8 @@ def verify_improvement(
     """Check an improvement against the model and the data; ``returns`` are those of the log of an unknown baseline."""
     problems, notes = _identity(found, pmdp, counts), list[str]()
     if found.known not in ((UNKNOWN, FREQUENCIES) if found.baseline is None else (GIVEN,)):
-        problems.append(f"the baseline is in the file if it is given, and only then; the file says: {found.known}")
+        has = "no baseline" if found.baseline is None else "a baseline"
+        problems.append(f"the file contains {has}, but says of the baseline: {found.known}")
     elif found.baseline is None:
         notes = [f"the baseline is {found.known}"]
     if not problems and found.known == UNKNOWN and returns is None:

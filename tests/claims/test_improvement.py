@@ -335,7 +335,7 @@ def test_an_improvement_by_action_frequencies_is_stored_and_recomputed_by_a_stra
     returned = {"known": "unknown: from the returns of the log", "returns": [0.0, 1.0]}
     for change, said in (
         ({"lower": stored["lower"] + 0.01}, "the lower bound of the improvement"),
-        ({"known": "its policy is given"}, "the file says: its policy is given"),
+        ({"known": "its policy is given"}, "says of the baseline: its policy is given"),
         (returned, "add --data LOG"),
     ):
         lie = {key: part for key, part in (stored | change).items() if key not in ("improves", "sentence")}

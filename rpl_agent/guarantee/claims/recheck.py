@@ -14,6 +14,9 @@ from rpl_agent.guarantee.claims.limits import LimitSearch
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
 from rpl_agent.guarantee.pipeline import Config, Uncertainty, uncertainty_from
 
+#: What a certificate claims of a limit.
+KEPT = {True: "kept", False: "broken", None: "open"}
+
 
 def recheck(
     certificate: Certificate, pmdp: ParametricMDP, counts: Counts, allowed: float
@@ -47,9 +50,10 @@ def recheck(
         turn = 1.0 if claim.limit.upward else -1.0
         problems += unsupported_bound(f"the best of all policies for {text}", claim.best, again.best, turn, allowed)
         if claim.kept is not claim.limit.kept_by(claim.lower, claim.upper):
-            problems.append(f"the bounds of {text} do not say that it is kept: {claim.kept}")
+            problems.append(f"{text} is claimed to be {KEPT[claim.kept]}, its bounds do not say so")
         if claim.possible is not (turn * claim.best <= turn * claim.limit.threshold):
-            problems.append(f"the bound of all policies does not say that {text} is possible: {claim.possible}")
+            word = "possible" if claim.possible else "impossible"
+            problems.append(f"{text} is claimed to be {word}, the bound of all policies does not say so")
     return problems, (lower, upper)
 
 
