@@ -273,7 +273,7 @@ NAMES: dict[str, str] = {
     f"{STORED}/checkpoint.py _read_members: total > _most_bytes(size) → (total >= _most_bytes(size))": LIMIT,
     f"{STORED}/checkpoint.py read_latest: 2 → (1)": LINE,
     f"{STORED}/checkpoint.py read_latest: 2 → 3": LINE,
-    f"{STORED}/open_state.py stored_data: 1 → (0)": LENGTHS,
+    f"{STORED}/open_state.py _actions: 1 → (0)": LENGTHS,
     f"{STORED}/pace.py Pace.__init__: 0.0 → (-1.0)": FIRST,
     f"{STORED}/pace.py Pace.__init__: 0.0 → 1.0": FIRST,
     f"{STORED}/pace.py Pace.is_due: self._took > CHEAP → (self._took >= CHEAP)": "how often files are written",
