@@ -17,7 +17,7 @@ DELTA = 1e-3
 UNIFORM_EPISODES = 100_000
 ONLINE_EPISODES = 100_000
 #: Steps of an episode that measures a policy, where the environment has no time limit of its own.
-LONGEST = 1000
+MEASURED_STEPS = 1000
 
 #: The 18 rows of Table 2, by instance.
 TABLE_2_INSTANCES = (

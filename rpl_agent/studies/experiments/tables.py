@@ -447,7 +447,7 @@ def compare_table(rows: Sequence[Row]) -> Table:
     if sampled:
         counts = ", ".join(f"{n:,}" for n in sampled)
         note += f" Where V* is –, the truth is not known: “true value” is then the mean of {counts} further episodes, "
-        note += f"each of at most {suites.LONGEST:,} steps where the environment has no time limit."
+        note += f"each of at most {suites.MEASURED_STEPS:,} steps where the environment has no time limit."
     return Table("compare", "Comparison of agents", columns, lines, note)
 
 

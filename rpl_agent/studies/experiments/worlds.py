@@ -28,7 +28,7 @@ from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.studies.baselines.policy_files import policy_from_file
-from rpl_agent.studies.experiments.suites import LONGEST, Task
+from rpl_agent.studies.experiments.suites import MEASURED_STEPS, Task
 
 #: Solver precision of the tables: far below what the paper prints.
 PRECISION = 1e-6
@@ -88,7 +88,7 @@ class ComparedWorld:
         env, horizon = self.make(), self.objective.horizon or 0
         if time_limit(env, env) is not None:
             return env
-        return gym.wrappers.TimeLimit(env, max(LONGEST, horizon))
+        return gym.wrappers.TimeLimit(env, max(MEASURED_STEPS, horizon))
 
 
 def policy_in(path: str, world: ComparedWorld) -> Policy:
