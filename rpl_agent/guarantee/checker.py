@@ -32,6 +32,7 @@ import json
 import re
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from copy import copy
 from fractions import Fraction
@@ -40,7 +41,7 @@ from math import factorial, fsum, isqrt, lcm, prod, sqrt
 from operator import mul
 from typing import Any
 
-FORMAT = "rpl-proof/9"
+FORMAT = "rpl-proof/10"
 #: Scale of enclosures: a number t stands for t / 2^BITS.
 BITS = 128
 ONE = 1 << BITS
@@ -61,6 +62,7 @@ MOST_BYTES, MOST_ENTRIES = 1 << 27, 20_000_000
 MOST_DIGITS, MOST_DEGREE, MOST_BITS = 1_000, 100, 1 << 14
 MOST_STEPS, MOST_WORK, MOST_MARKS, MOST_LOGARITHMS = 100_000, 20_000_000, 1_000, 500_000
 MOST_PIECES = 256  # of a region, in one bound or comparison
+MOST_SHARED = 10_000  # expressions of a model in which unions of outcomes are looked for
 MOST_SLABS = 200  # of a ball
 LONGEST = 300  # sentence, and name in it
 BOX, SIDES = ("parameters", "lower", "upper"), (("lower", False), ("upper", True))
@@ -487,6 +489,44 @@ class Data:
 
 
 # ====================================================================== 2. intervals of single expressions
+Observed = tuple[int, list[int], bool]  # an event, outcomes of a row, whether these are the event or its complement
+
+
+class Unions:
+    """Events f that a row observes as several outcomes: those whose expressions consist of terms of f, if they add up to
+    f; else those that consist of terms of 1 − f, if these add up to 1 − f. Then f happens with probability f[u]."""
+
+    def __init__(self, table: list[Polynomial], events: list[int]) -> None:
+        self.table, self.wanted = table, dict[tuple[int, bool], Polynomial]()
+        self.of_part: dict[int, list[tuple[int, bool]]] = {}
+        labels = table if len(table) <= MOST_SHARED else []
+        often, by_rarest = Counter(term for terms in labels for term in terms.items()), dict[Any, list[int]]()
+        for f, terms in enumerate(labels):
+            if terms:
+                by_rarest.setdefault(min(terms.items(), key=often.__getitem__), []).append(f)
+        for f in events:
+            for happened in (True, False):
+                wanted = table[f] if happened else combined([(Fraction(1), {(): Fraction(1)}), (Fraction(-1), table[f])])
+                near = [g for term in wanted.items() for g in by_rarest.get(term, ())]
+                parts = [g for g in near if table[g].items() <= wanted.items()]
+                for g in parts if len(parts) > 1 else []:
+                    self.wanted[f, happened] = wanted
+                    self.of_part.setdefault(g, []).append((f, happened))
+
+    def of(self, labels: tuple[int, ...], known: set[int]) -> list[Observed]:
+        """The unions of a row with these expressions, but for events that are ``known`` there already."""
+        places: dict[tuple[int, bool], list[int]] = {}
+        for k, f in enumerate(labels):
+            for key in self.of_part.get(f, ()):
+                places.setdefault(key, []).append(k)
+        found = dict[int, Observed]()
+        for key in sorted(places, reverse=True):  # an event before its complement
+            total = combined([(Fraction(1), self.table[labels[k]]) for k in places[key]])
+            if key[0] not in known | set(found) and total == self.wanted[key]:
+                found[key[0]] = (key[0], places[key], key[1])
+        return list(found.values())
+
+
 class Intervals:
     """lo ≤ f[u] ≤ hi for every expression, in units of 2^-BITS, on an event of probability ≥ 1 − its share of δ.
 
@@ -497,7 +537,8 @@ class Intervals:
 
     The event of f: "f happened", in all rows that carry f on one transition. Each f has γ = share / number of them, but
     of f and 1 − f only the first one counts: the other one's interval follows, and in rows that carry only the other,
-    on one transition, the event is that it did not happen.
+    on one transition, the event is that it did not happen. `Unions` adds rows in which several outcomes are the event.
+    The model alone decides which rows and outcomes are meant.
     """
 
     def __init__(self, data: Data, share: Fraction, ends: dict[str, Any]) -> None:
@@ -547,14 +588,26 @@ class Intervals:
         known = {line: f for f, line in reversed(self.lines.items())}
         mate = {f: known.get((1 - c, -k, d), f) for f, (c, k, d) in self.lines.items()}
         events = {f: (0, 0) for f, other in mate.items() if other >= f}
+        unions, observed = Unions(self.model.table, list(events)), dict[tuple[int, ...], list[Observed]]()
         for moves, counts in zip(self.model.moves, data.rows):
-            labels, total = [f for _, f in moves], sum(counts)
-            for f, n in zip(labels, counts):
-                event = f if f in events else mate.get(f, -1)
-                if event in events and labels.count(f) == 1 and (event == f or event not in labels):
-                    won = n if event == f else total - n
-                    events[event] = events[event][0] + won, events[event][1] + total - won
+            labels, total = tuple(f for _, f in moves), sum(counts)
+            if labels not in observed:
+                single = self._single(labels, events, mate)
+                observed[labels] = single + unions.of(labels, {event for event, *_ in single})
+            for event, places, happened in observed[labels]:
+                n = sum(counts[k] for k in places)
+                won = n if happened else total - n
+                events[event] = events[event][0] + won, events[event][1] + total - won
         return events
+
+    def _single(self, labels: tuple[int, ...], events: Any, mate: dict[int, int]) -> list[Observed]:
+        """The events that are one outcome of a row with these expressions, or the complement of one."""
+        found = []
+        for k, f in enumerate(labels):
+            event = f if f in events else mate.get(f, -1)
+            if event in events and labels.count(f) == 1 and (event == f or event not in labels):
+                found.append((event, [k], event == f))
+        return found
 
     def check_rows(self) -> None:
         for row, moves in enumerate(self.model.moves):

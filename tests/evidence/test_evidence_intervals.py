@@ -10,7 +10,7 @@ from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence import intervals
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import event_table
-from rpl_agent.core.model import build
+from rpl_agent.core.model import Domain, build
 from tests.reference import evidence as slow
 
 
@@ -52,6 +52,37 @@ def test_pooling_without_repeats_equals_definition():
             1: {"a": {0: "1 - 0.5*q", 1: "0.5*q"}}, 2: {"a": {2: 1}}}  # fmt: skip
     model = build(0, lambda s: rows[s], domain=["p", "q"], validate=False)
     _agree(model, np.random.default_rng(0).integers(0, 9, model.num_transitions))
+
+
+def _die_at_a_wall():
+    """A die of four faces: apart, with two of them together (twice, differently), and with a repeated face."""
+    a, b, c = "a", "b", "c"
+    rest = f"1 - {a} - {b} - {c}"
+    rows = {
+        0: {"apart": {0: a, 1: b, 2: c, 3: rest}, "low": {0: f"{a} + {b}", 2: c, 3: rest}},
+        1: {"low": {0: f"{a} + {b}", 3: f"1 - {a} - {b}"}, "high": {0: a, 1: b, 3: f"1 - {a} - {b}"}},
+        2: {"odd": {0: f"{a} + {c}", 1: b, 3: rest}, "split": {0: f"0.5*{a}", 1: f"0.5*{a}", 2: f"1 - {a}"}},
+        3: {"all": {0: f"{a} + {b} + {c}", 3: rest}, "sure": {3: 1}},
+    }
+    domain = Domain((a, b, c), np.zeros(3), np.ones(3), np.ones((1, 3)), np.ones(1))
+    return build(0, lambda s: rows[s], domain=domain, name="die")
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_outcomes_together_are_an_event_that_other_rows_have_alone(seed):
+    model = _die_at_a_wall()
+    _agree(model, np.random.default_rng(seed).integers(0, 20, model.num_transitions))
+
+
+def test_every_row_of_a_die_observes_the_faces_that_a_wall_joins():
+    model = _die_at_a_wall()
+    counts = Counts(model)
+    for successor, n in enumerate((10, 20, 30, 40)):
+        counts.add(0, 0, successor, n)
+    lower, upper = intervals.confidence_intervals(model, counts, "anytime", 0.1)
+    low, high = intervals.anytime([30], [100], 0.1 / event_table(model).num_events)
+    both = [str(model.table.polynomial(f)) for f in range(model.num_expressions)].index("a + b")
+    assert (lower[both], upper[both]) == (low[0], high[0])
 
 
 def test_intervals_are_mapped_back_to_expressions(model):

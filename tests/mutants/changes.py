@@ -20,6 +20,7 @@ CHECKED = tuple(
     f"tests/certify/test_checker{name}.py"
     for name in (
         "_edges",
+        "_unions",
         "_claims_edges",
         "_words",
         "_thresholds",

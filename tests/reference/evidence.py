@@ -10,11 +10,39 @@ import numpy as np
 from rpl_agent.core.model import Polynomial
 
 
+def parts(table, labels, event):
+    """The places of a row whose expressions consist of terms of the event, if they add up to it; else none."""
+    terms = dict(event.terms)
+    owns = [dict(table.polynomial(f).terms) for f in labels]
+    places = [k for k, own in enumerate(owns) if own and all(terms.get(m) == c for m, c in own.items())]
+    total = sum((table.polynomial(labels[k]) for k in places), start=Polynomial.constant(0))
+    return places if total == event else []
+
+
 def pooled(pmdp, transitions):
     """{frozenset{f, 1−f}: (successes of the smaller by text, trials)} straight from the definition."""
+    result = pooled_alone(pmdp, transitions)
+    alone = {r: set(pooled_alone(pmdp, transitions, (r,))) for r in range(pmdp.num_rows)}
+    for pair in list(result):
+        leader = min(pair, key=str)
+        for r in range(pmdp.num_rows):
+            span = range(pmdp.row_ptr[r], pmdp.row_ptr[r + 1])
+            labels, visits = [int(pmdp.expression[t]) for t in span], int(sum(transitions[t] for t in span))
+            for event in () if pair in alone[r] else sorted(pair, key=str):
+                places = parts(pmdp.table, labels, event)
+                if places:
+                    hits = int(sum(transitions[span[k]] for k in places))
+                    successes, trials = result[pair]
+                    result[pair] = (successes + (hits if event == leader else visits - hits), trials + visits)
+                    break
+    return result
+
+
+def pooled_alone(pmdp, transitions, rows=None):
+    """The same from rows that have an event, or its complement, on one expression."""
     table = pmdp.table
     result: dict = {}
-    for r in range(pmdp.num_rows):
+    for r in range(pmdp.num_rows) if rows is None else rows:
         span = range(pmdp.row_ptr[r], pmdp.row_ptr[r + 1])
         visits = int(sum(transitions[t] for t in span))
         groups: dict[int, list[int]] = {}

@@ -1,10 +1,11 @@
 """Pooled Bernoulli events, and confidence intervals for them, every bound rounded outward.
 
 Pooling (parameter tying): all transitions labelled f are repetitions of one experiment of success probability f (the
-paper's App. C). Two refinements:
+paper's App. C). Three refinements:
 
 - f and 1 − f are one event, so one interval serves both and the union bound halves.
 - A row that carries f on k successors observes one event of probability k·f, not k independent ones.
+- A row whose outcomes, some of them together, have probability f observes f as well (`unions`).
 
 A *group* is a pair (expression, multiplicity); groups whose probabilities are equal, or complementary, as
 exact polynomials are one *event*. Constant expressions are not events: nothing about them is unknown.
@@ -33,6 +34,7 @@ from numpy.typing import ArrayLike
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import check_delta, per_event
+from rpl_agent.core.evidence.unions import MOST_SHARED, Terms, Unions, complement, find_unions, terms_of
 from rpl_agent.core.model import ExpressionTable, ParametricMDP, cached_fact
 from rpl_agent.core.native import core, read_only
 
@@ -57,6 +59,16 @@ class EventTable:
         self.event_of, self.positive = _exact_events(pmdp.table, self.expression, self.multiplicity, last >= 0)
         self.num_events = int(self.event_of.max(initial=-1)) + 1
         self.row_ptr = pmdp.row_ptr
+        self.unions = self._unions(pmdp) if size <= MOST_SHARED else None
+
+    def _unions(self, pmdp: ParametricMDP) -> Unions | None:
+        """Events that rows observe as several outcomes."""
+        table, events = pmdp.table, dict[int, Terms]()
+        for event, f, k, positive in zip(self.event_of, self.expression, self.multiplicity, self.positive):
+            if event >= 0 and int(event) not in events:
+                terms = terms_of(table, f, int(k))
+                events[int(event)] = terms if positive else complement(terms, table.denominators[0])
+        return find_unions(pmdp, [events[k] for k in range(len(events))], self.event_of[self.group_of])
 
     def _group_repeated(self, pmdp: ParametricMDP) -> None:
         multiplicity = multiplicities(pmdp.row_ptr, pmdp.expression, pmdp.num_expressions)
@@ -71,7 +83,7 @@ class EventTable:
         self.group_of = read_only((np.cumsum(present) - 1).astype(np.int32)[keys], np.int32)
 
     def pool(self, counts: Counts) -> tuple[np.ndarray, np.ndarray]:
-        """Successes and trials (E,) of the events, in one compiled pass over the visited rows."""
+        """Successes and trials (E,) of the events: a compiled pass over the visited rows, and unions of outcomes."""
         successes, trials = np.zeros(self.num_events, dtype=np.int64), np.zeros(self.num_events, dtype=np.int64)
         scratch = np.zeros(len(self.expression), dtype=np.int64), np.full(self.num_events, -1)
         rows = counts.visited[0]
@@ -87,6 +99,9 @@ class EventTable:
             successes,
             trials,
         )
+        if self.unions is not None:
+            more_successes, more_trials = self.unions.pool(counts.transitions)
+            successes, trials = successes + more_successes, trials + more_trials
         return successes, trials
 
     def per_expression(
@@ -127,14 +142,11 @@ def _exact_events(
     for g, (f, k) in enumerate(zip(expression.tolist(), multiplicity.tolist())):
         if table.is_constant[f] or not used[f]:
             continue
-        span = slice(table.indptr[f], table.indptr[f + 1])
-        terms = {int(i): k * int(v) for i, v in zip(table.indices[span], table.data[span])}
+        terms = terms_of(table, f, k)
         key = tuple(sorted(terms.items()))
         if key not in known:
-            other = {i: -v for i, v in terms.items()}
-            other[0] = other.get(0, 0) + one
             known[key] = (events, True)
-            known[tuple(sorted((i, v) for i, v in other.items() if v))] = (events, False)
+            known[tuple(sorted(complement(terms, one).items()))] = (events, False)
             events += 1
         event_of[g], positive[g] = known[key]
     return event_of, positive
