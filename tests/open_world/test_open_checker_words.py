@@ -129,4 +129,4 @@ def test_the_status_says_whether_it_is_proved(tmp_path, capsys, monkeypatch):
         code, said = status(*words)
         assert code == 2 and said == f"{open_checker.__doc__}\n"
     monkeypatch.setattr(checker, "main", lambda words: 7)  # whatever the other one says
-    assert status(file({"format": "rpl-proof/9"})) == (7, "") and status(file("{}")) == (7, "")
+    assert status(file({"format": "rpl-proof/10"})) == (7, "") and status(file("{}")) == (7, "")
