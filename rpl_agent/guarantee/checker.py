@@ -493,8 +493,8 @@ Observed = tuple[int, list[int], bool]  # an event, outcomes of a row, whether t
 
 
 class Unions:
-    """Events f that a row observes as several outcomes: those whose expressions consist of terms of f, if they add up to
-    f; else those that consist of terms of 1 − f, if these add up to 1 − f. Then f happens with probability f[u]."""
+    """Events f that a row observes as several outcomes, of probability f[u] together: those whose expressions consist
+    of terms of f, if they add up to f; else those that consist of terms of 1 − f, if they add up to 1 − f."""
 
     def __init__(self, table: list[Polynomial], events: list[int]) -> None:
         self.table, self.wanted = table, dict[tuple[int, bool], Polynomial]()
@@ -505,8 +505,8 @@ class Unions:
             if terms:
                 by_rarest.setdefault(min(terms.items(), key=often.__getitem__), []).append(f)
         for f in events:
-            for happened in (True, False):
-                wanted = table[f] if happened else combined([(Fraction(1), {(): Fraction(1)}), (Fraction(-1), table[f])])
+            other = combined([(Fraction(1), {(): Fraction(1)}), (Fraction(-1), table[f])])
+            for happened, wanted in ((True, table[f]), (False, other)):
                 near = [g for term in wanted.items() for g in by_rarest.get(term, ())]
                 parts = [g for g in near if table[g].items() <= wanted.items()]
                 for g in parts if len(parts) > 1 else []:

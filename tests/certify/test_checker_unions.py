@@ -73,7 +73,8 @@ def test_parts_that_do_not_add_up_are_no_event():
 
 
 def test_an_expression_that_stands_twice_is_twice_a_part():
-    pmdp = die({"twice": {1: "0.5*a", 2: "0.5*a", 3: "b", 4: "1 - a - b"}, "wall": {1: "0.5*a + b", 2: "1 - 0.5*a - b"}})
+    twice = {1: "0.5*a", 2: "0.5*a", 3: "b", 4: "1 - a - b"}
+    pmdp = die({"twice": twice, "wall": {1: "0.5*a + b", 2: "1 - 0.5*a - b"}})
     found = events(pmdp, {("twice", k): 10 for k in range(1, 5)} | {("wall", 1): 3})
     joined = {"0.5*a + b", "1 - 0.5*a - b"} & set(found)
     assert [sum(found[one]) for one in joined] == [3]

@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import check_delta, per_event
-from rpl_agent.core.evidence.unions import MOST_SHARED, Terms, Unions, complement, find_unions, terms_of
+from rpl_agent.core.evidence.unions import MOST_SHARED, Terms, UnionTable, complement, find_unions, terms_of
 from rpl_agent.core.model import ExpressionTable, ParametricMDP, cached_fact
 from rpl_agent.core.native import core, read_only
 
@@ -61,7 +61,7 @@ class EventTable:
         self.row_ptr = pmdp.row_ptr
         self.unions = self._unions(pmdp) if size <= MOST_SHARED else None
 
-    def _unions(self, pmdp: ParametricMDP) -> Unions | None:
+    def _unions(self, pmdp: ParametricMDP) -> UnionTable | None:
         """Events that rows observe as several outcomes."""
         table, events = pmdp.table, dict[int, Terms]()
         for event, f, k, positive in zip(self.event_of, self.expression, self.multiplicity, self.positive):

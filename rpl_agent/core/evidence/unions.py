@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ class Union(NamedTuple):
     happened: bool
 
 
-class Unions:
+class UnionTable:
     """All unions of a model; rows with the same expressions are of one kind and pool their counts first.
 
     slot : (T,) the place of a transition in its kind of rows, counted over all kinds; 0 where nothing is observed
@@ -62,28 +63,28 @@ class Unions:
         return self._successes @ seen, self._trials @ seen
 
 
-def find_unions(pmdp: ParametricMDP, events: list[Terms], carried: np.ndarray) -> Unions | None:
+def find_unions(pmdp: ParametricMDP, events: list[Terms], carried: np.ndarray) -> UnionTable | None:
     """The unions of a model; None if there are none.
 
     events : their polynomials. carried : (T,) the event that a transition is on its own, or that it is the complement
     of; −1 for none.
     """
-    search = _Search(pmdp.table, events)
+    search = _PartsOfEvents(pmdp.table, events)
     if not search.of_part:
         return None
     kinds: dict[bytes, list[int]] = {}
     starts = pmdp.row_ptr.tolist()
-    for row, (begin, end) in enumerate(zip(starts, starts[1:])):
+    for row, (begin, end) in enumerate(pairwise(starts)):
         kinds.setdefault(pmdp.expression[begin:end].tobytes(), []).append(row)
     found = []
     for rows in kinds.values():
         own = slice(starts[rows[0]], starts[rows[0] + 1])
         unions = list(search.unions(pmdp.expression[own].tolist(), set(carried[own].tolist())))
         found += [(rows, unions)] if unions else []
-    return Unions(pmdp, found, len(events)) if found else None
+    return UnionTable(pmdp, found, len(events)) if found else None
 
 
-class _Search:
+class _PartsOfEvents:
     """Events and complements by the expressions that consist of some of their terms."""
 
     def __init__(self, table: ExpressionTable, events: list[Terms]):
