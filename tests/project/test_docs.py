@@ -95,6 +95,14 @@ def test_links_lead_somewhere(page):
     assert not missing, f"{page.name} links to missing {missing}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_formulas_are_not_read_as_links(page):
+    """P[u](s, a) would be shown as a link named u: the brackets need a backslash."""
+    prose = re.sub(r"^```.*?^```|`[^`\n]+`|^    .*?$", "", page.read_text(), flags=re.S | re.M)
+    targets = re.findall(r"(?<!\\)\]\(([^)]*)\)", prose)
+    assert [target for target in targets if re.search(r"[\s,]", target)] == []
+
+
 def test_generated_pages_are_up_to_date(monkeypatch, capsys):
     """docs/cli.md and the result tables follow from the code and from results/rows.jsonl.gz."""
     monkeypatch.setenv("COLUMNS", "80")  # which it sets itself, and which is put back
