@@ -7,10 +7,11 @@ common names never reads the metadata of installed packages. Rarely used objects
 
 from __future__ import annotations
 
+import warnings
 from difflib import get_close_matches
 from typing import Generic, Protocol, TypeVar
 
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, RPLWarning
 
 
 class Named(Protocol):
@@ -78,8 +79,15 @@ class Registry(Generic[Kind]):
 
         for point in entry_points(group=self.group):
             if point.name not in self._known:
-                found = point.load()
-                self.register(found() if isinstance(found, type) or not hasattr(found, "name") else found)
+                try:
+                    found = point.load()
+                    self.register(found() if isinstance(found, type) or not hasattr(found, "name") else found)
+                except Exception as error:  # whatever code of other packages raises must not hide the names of ours
+                    warnings.warn(
+                        f"the {self.what} {point.name!r} of an installed package cannot be used: {error}",
+                        RPLWarning,
+                        stacklevel=4,
+                    )
 
 
 def _is_redefined(new: type, old: type) -> bool:

@@ -13,7 +13,7 @@ from rpl_agent.agent.exploration import alternates, block_of, explorations, opti
 from rpl_agent.agent.exploration.design import Episodes, RowInformation, design, informative_policy
 from rpl_agent.agent.exploration.goal import SamplingGoal
 from rpl_agent.core.coupled.attribution import point_frame, slopes
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Domain, Nature, Objective, Policy, build
 from rpl_agent.core.model.simulate import row_visits
@@ -259,3 +259,24 @@ def test_entry_points_of_other_packages_are_found(monkeypatch):
     assert registry.names() == ("from elsewhere",)
     with pytest.raises(ModelError, match="thing 'neither' is not one of"):
         registry.get("neither")
+
+
+def test_an_entry_point_that_cannot_be_loaded_leaves_the_others(monkeypatch):
+    class Point:
+        def __init__(self, name, found):
+            self.name, self.found = name, found
+
+        def load(self):
+            if self.found is None:
+                raise ImportError("no module named gone")
+            return self.found
+
+    whole = type("Whole", (), {"name": "whole"})()
+    points = [Point("broken", None), Point("nameless", object()), Point("whole", whole)]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
+    registry = Registry("thing", "rpl_agent.some_group")
+    with pytest.warns(RPLWarning) as caught:
+        assert registry.names() == ("whole",)
+    assert "thing 'broken' of an installed package cannot be used: no module named gone" in str(caught[0].message)
+    assert "thing 'nameless' of an installed package cannot be used" in str(caught[1].message)
+    assert registry.get("whole") is whole
