@@ -94,14 +94,63 @@ def assemble(
 ) -> Assembled:
     """Assemble a model; `ends` are the pool ids of the transitions, or of both ends of their intervals."""
     states = len(graph.keys)
-    base_names = _actions(program, machine)
-    is_chain = program.kind == "dtmc"
-    if is_chain:
+    if program.kind == "dtmc":
         ends = [_uniform(graph, graph.transition_choice, ids, states, pool) for ids in ends]
-        action, names = np.zeros(len(graph.choice_state), dtype=np.int64), ["step"]
+    rows = _sorted_rows(program, graph, machine)
+    row = rows.of_choice[graph.transition_choice]
+    row, successor, ends, merged = _merge(row, graph.successor, ends, states, pool)
+    columns = machine.codec.columns(graph.keys)
+    label_index = _actions_of(graph, machine)[rows.sorted_combination]
+    earned = (rows.sorted_state, label_index, machine.actions, rows.of_sorted, rows.order)
+    rewards, later = _rewards(program, RewardTable(program, columns, states, *earned))
+    bounds = None
+    if len(ends) == 2:
+        table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], merged, program.parameters, domain)
     else:
-        of_combination = np.array([*graph.combination_action.tolist(), len(machine.actions)])  # DEADLOCK = -1: last
-        action, names = of_combination[graph.choice_combination], base_names
+        table, expression = pool.table(program.parameters, ends[0])
+    variables = {
+        v.name: column.astype(np.int32) if max(abs(v.low), abs(v.high)) < 2**31 else column
+        for v, column in zip(program.variables, columns, strict=True)
+    }
+    model = ParametricMDP(
+        np.searchsorted(rows.state, np.arange(states + 1)),
+        rows.action,
+        np.searchsorted(row, np.arange(len(rows.order) + 1)),
+        successor,
+        expression,
+        table,
+        domain,
+        int(graph.initial[0]),
+        _labels(program, graph, columns),
+        rewards,
+        tuple(rows.action_names),
+        variables,
+        name,
+    )
+    return Assembled(model, program, rows.combination, bounds, later)
+
+
+@dataclass(frozen=True)
+class _SortedRows:
+    """The rows of a model, by state and action, and which of the C choices each has: one, in a DTMC all of a state."""
+
+    state: np.ndarray  # (R,)
+    action: np.ndarray  # (R,) into ``action_names``
+    action_names: list[str]
+    combination: np.ndarray  # (R,) of commands
+    order: np.ndarray  # (R,) the rows by their number among the sorted choices
+    of_choice: np.ndarray  # (C,) int32, the row of each choice
+    sorted_state: np.ndarray  # (C,) of the choices, sorted by state, action and combination
+    sorted_combination: np.ndarray  # (C,)
+    of_sorted: np.ndarray  # (C,) the row of each, before rows are sorted by their final action names
+
+
+def _sorted_rows(program: Program, graph: Graph, machine: Machine) -> _SortedRows:
+    is_chain = program.kind == "dtmc"
+    names = ["step"] if is_chain else _actions(program, machine)
+    action = np.zeros(len(graph.choice_state), dtype=np.int64)
+    if not is_chain:
+        action = _actions_of(graph, machine)[graph.choice_combination]
     order = np.lexsort((graph.choice_combination, action, graph.choice_state))
     choice_state, action, combination = graph.choice_state[order], action[order], graph.choice_combination[order]
     if is_chain:
@@ -122,40 +171,22 @@ def assemble(
     rows = np.lexsort((row_action, row_state))
     place = np.empty(len(rows), dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    row_state, row_action, row_combination = row_state[rows], row_action[rows], row_combination[rows]
-    row_of_choice = place[row_of_choice].astype(np.int32)
-    row, successor, ends, merged = _merge(row_of_choice[graph.transition_choice], graph.successor, ends, states, pool)
-    row_ptr = np.searchsorted(row, np.arange(len(rows) + 1))
-    columns = machine.codec.columns(graph.keys)
-    label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
-    earned = (choice_state, label_index, machine.actions, row_of_sorted, rows)
-    reward_table = RewardTable(program, columns, states, *earned)
-    rewards, later = _rewards(program, reward_table)
-    bounds = None
-    if len(ends) == 2:
-        table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], merged, program.parameters, domain)
-    else:
-        table, expression = pool.table(program.parameters, ends[0])
-    variables = {
-        v.name: column.astype(np.int32) if max(abs(v.low), abs(v.high)) < 2**31 else column
-        for v, column in zip(program.variables, columns, strict=True)
-    }
-    model = ParametricMDP(
-        np.searchsorted(row_state, np.arange(states + 1)),
-        row_action,
-        row_ptr,
-        successor,
-        expression,
-        table,
-        domain,
-        int(graph.initial[0]),
-        _labels(program, graph, columns),
-        rewards,
-        tuple(names),
-        variables,
-        name,
+    return _SortedRows(
+        row_state[rows],
+        row_action[rows],
+        names,
+        row_combination[rows],
+        rows,
+        place[row_of_choice].astype(np.int32),
+        choice_state,
+        combination,
+        row_of_sorted,
     )
-    return Assembled(model, program, row_combination, bounds, later)
+
+
+def _actions_of(graph: Graph, machine: Machine) -> np.ndarray:
+    """The action of each combination of commands; DEADLOCK = −1 reads the last entry, which is beyond all actions."""
+    return np.array([*graph.combination_action.tolist(), len(machine.actions)])
 
 
 def _rewards(
