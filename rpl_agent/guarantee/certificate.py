@@ -72,8 +72,8 @@ class LimitClaim:
 class Certificate:
     """With probability ≥ 1 − delta over the data, at all times simultaneously (see docs/guarantees.md):
 
-    maximising: ``lower`` ≤ V^π(s0) for the returned policy π and V*(s0) ≤ ``upper``;
-    minimising: V^π(s0) ≤ ``upper`` and ``lower`` ≤ V*(s0).
+    maximising: ``lower ≤ V^π(s0)`` for the returned policy π and ``V*(s0) ≤ upper``;
+    minimising: ``V^π(s0) ≤ upper`` and ``lower ≤ V*(s0)``.
     With ``evaluated`` true the policy was given, or no policy keeps the limits: both bounds are on its own value.
     Always: no policy is better than this one by more than ``regret``.
 
