@@ -66,7 +66,7 @@ class EventTable:
         table, events = pmdp.table, dict[int, Terms]()
         for event, f, k, positive in zip(self.event_of, self.expression, self.multiplicity, self.positive):
             if event >= 0 and int(event) not in events:
-                terms = terms_of(table, f, int(k))
+                terms = terms_of(table, int(f), int(k))
                 events[int(event)] = terms if positive else complement(terms, table.denominators[0])
         return find_unions(pmdp, [events[k] for k in range(len(events))], self.event_of[self.group_of])
 
