@@ -19,17 +19,16 @@ import rpl_envs
 from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, Schedule
-from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Policy
-from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.studies.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
 from rpl_agent.studies.baselines.base import Baseline
 from rpl_agent.studies.experiments.suites import Task, checkpoints
-from rpl_agent.studies.experiments.worlds import PRECISION, ComparedWorld, policy_in, world_of
+from rpl_agent.studies.experiments.worlds import PRECISION, ComparedWorld, narrow_optimum, policy_in, world_of
 
 #: The agent's own certificates while learning are switched off by an interval no budget reaches.
 NO_LOGS = 1 << 60
@@ -200,9 +199,7 @@ class Truth(NamedTuple):
 def truth(instance: str) -> Truth:
     """V* and an optimal policy of the true model."""
     world = rpl_envs.benchmark(instance)
-    solution = solve_at(world.pmdp, world.theta, world.objective, precision=PRECISION)
-    if not solution.upper - solution.lower <= 1e-3 * abs(solution.upper):
-        raise DataError(f"the optimum of {instance} is only known to lie in [{solution.lower}, {solution.upper}]")
+    solution = narrow_optimum(instance, world.pmdp, np.asarray(world.theta), world.objective)
     return Truth(solution.middle, solution.policy, solution.seconds)
 
 

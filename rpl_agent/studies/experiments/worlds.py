@@ -25,13 +25,15 @@ from rpl_agent.agent.world.named_env import absolute, attach_keywords, make_name
 from rpl_agent.agent.world.observations import time_limit
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
-from rpl_agent.core.solver import solve_at
+from rpl_agent.core.solver import Solution, solve_at
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.studies.baselines.policy_files import policy_from_file
 from rpl_agent.studies.experiments.suites import MEASURED_STEPS, Task
 
 #: Solver precision of the tables: far below what the paper prints.
 PRECISION = 1e-6
+#: The widest bracket of an optimum, as a share of it.
+WIDEST_BRACKET = 1e-3
 #: Episodes that show how long a given policy plays.
 TIMED = 100
 
@@ -59,10 +61,7 @@ class ComparedWorld:
         """V* at the truth; None if the truth is not known."""
         if self.theta is None:
             return None
-        found = solve_at(self.pmdp, self.theta, self.objective, precision=PRECISION)
-        if not found.upper - found.lower <= 1e-3 * abs(found.upper):
-            raise DataError(f"the optimum of {self.name} is only known to lie in [{found.lower}, {found.upper}]")
-        return found.middle
+        return narrow_optimum(self.name, self.pmdp, self.theta, self.objective).middle
 
     def value(self, policy: Policy, episodes: int, seed: int) -> float:
         """The value of a policy: exact, or the mean of this many episodes."""
@@ -89,6 +88,14 @@ class ComparedWorld:
         if time_limit(env, env) is not None:
             return env
         return gym.wrappers.TimeLimit(env, max(MEASURED_STEPS, horizon))
+
+
+def narrow_optimum(name: str, pmdp: ParametricMDP, theta: np.ndarray, objective: Objective) -> Solution:
+    """The solution at the true parameters θ (d,); raise if its bracket is too wide to compare anything with."""
+    found = solve_at(pmdp, theta, objective, precision=PRECISION)
+    if not found.upper - found.lower <= WIDEST_BRACKET * abs(found.upper):
+        raise DataError(f"the optimum of {name} is only known to lie in [{found.lower}, {found.upper}]")
+    return found
 
 
 def policy_in(path: str, world: ComparedWorld) -> Policy:
