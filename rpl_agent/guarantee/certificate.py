@@ -45,7 +45,7 @@ class LimitClaim:
     price: Positive = 0.0  # its multiplier in the bound on every policy that keeps all limits
 
     def with_bounds(self, lower: float | None, upper: float | None, best: float | None) -> LimitClaim:
-        """The claim with other bounds; None is none."""
+        """The claim with other bounds; None where nothing is bounded."""
         way = -math.inf if self.limit.upward else math.inf
         low, high = -math.inf if lower is None else lower, math.inf if upper is None else upper
         least = way if best is None else best

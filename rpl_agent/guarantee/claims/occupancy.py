@@ -52,7 +52,7 @@ class OccupancyProgram:
         self.flow = scipy.sparse.csr_array((entries, (where, columns)), shape=(states, rows))
 
     def solve(self, thresholds: np.ndarray, elsewhere: Policy) -> LimitedOptimum | None:
-        """The best policy with limits at ``thresholds`` (K − 1,), which plays as ``elsewhere`` where it never is.
+        """The best policy with limits at ``thresholds`` (K − 1,); where it never is, it plays ``elsewhere``.
 
         None if no policy keeps them, or the solver failed.
         """

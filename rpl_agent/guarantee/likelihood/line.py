@@ -48,12 +48,12 @@ class Line:
 
     @property
     def constant(self) -> np.ndarray:
-        """(n,)"""
+        """(n,) the value of every free expression at x = 0."""
         return self.floats[:, 0]
 
     @property
     def weights(self) -> np.ndarray:
-        """(n, r)"""
+        """(n, r) the slopes of the free expressions in x."""
         return self.floats[:, 1:]
 
     @property

@@ -64,7 +64,7 @@ class Cuts:
             self._add(points.tolist(), *self.joint.tangents(points))
 
     def cut_off(self, x: np.ndarray) -> bool:
-        """Offer a tangent that cuts off a point (r,), unless the likelihood leaves it."""
+        """Offer a tangent that cuts off a point (r,) outside the likelihood's set; return whether there is one."""
         known = len(self.b)
         if self.joint is not None and not self.joint.contains(x[None])[0]:
             self.touch(x[None])
