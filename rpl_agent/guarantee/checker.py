@@ -1647,7 +1647,6 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
-    """What was proved, as one sentence."""
     told = {name: "unknown" if number is None else number for name, number in found.items()}
     limits, low, high = proof["objective"].get("limits") or [], told["lower"], told["upper"]
     other = "no policy that keeps the limits" if limits else "no policy"
