@@ -145,6 +145,12 @@ def test_a_world_of_gymnasium_and_one_without_the_truth(pump, tmp_path, capsys):
         assert low < high
 
 
+@pytest.mark.parametrize("agent", ["q-learning", "psrl", "ucrl2"])
+def test_agents_play_worlds_of_gains_and_costs_whose_plays_are_short(agent, tmp_path):
+    line = ["compare", "Blackjack-v1", "--agents", agent, "--seeds", "1", "--budget", "20", "--measured", "5"]
+    assert main([*line, "--output", str(tmp_path), "--jobs", "1"]) == 0
+
+
 def test_a_changed_file_is_another_task(pump, tmp_path):
     path = tmp_path / "pump.py"
     path.write_text(PUMP)

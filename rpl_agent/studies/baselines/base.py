@@ -14,7 +14,7 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,7 +116,7 @@ class Baseline(ABC):
         """Attach an environment; a learner keeps what it knows if the model is the same."""
         if self._world is not None and env is self._world.env:
             return
-        attached = attach(env, **self.attachment, compiled=self.compiled)
+        attached = self._without_added_horizon(attach(env, **self.attachment, compiled=self.compiled))
         if attached.objective.horizon is not None:
             raise ModelError("baselines plan stationary policies: finite-horizon objectives are not supported")
         if attached.limits:
@@ -133,6 +133,14 @@ class Baseline(ABC):
                 stored = self._restore(*self._pending)
                 opening, self._pending = stored.opening, None
         self._stream = Stream(attached, self.experience, self._rng, self._fresh_seed, opening, stored)
+
+    def _without_added_horizon(self, attached: Attachment) -> Attachment:
+        """Without the horizon that `attach` gives to totals of gains and costs, if every play is over before it."""
+        asked, horizon = self.attachment.get("objective"), attached.objective.horizon
+        cuts = horizon is not None and attached.limit is not None and horizon >= attached.limit
+        if asked is None or asked.horizon is not None or cuts:
+            return attached
+        return replace(attached, objective=replace(attached.objective, horizon=None))
 
     def _fresh_seed(self) -> int:
         """As `Session.fresh_seed`: never one that was used to draw data before."""
