@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rpl_envs
-from rpl_agent.core.errors import DataError
+from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import BET_SHARES, Counts
 from rpl_agent.core.model import build
 
@@ -274,5 +274,7 @@ def test_merged_counts_are_those_of_all_pieces_and_mark_only_where_one_ends():
         merged.merge(pieces[0], pieces[0])
     with pytest.raises(DataError, match="given twice"):
         merged.merge(merged)
-    with pytest.raises(DataError, match="cannot be added"):
+    with pytest.raises(DataError, match="another model, Betting-25"):
         Counts(rpl_envs.benchmark("Glider-11x9").pmdp).merge(pieces[0])
+    with pytest.raises(ModelError, match="piece is int 3, not Counts"):
+        merged.merge(3)

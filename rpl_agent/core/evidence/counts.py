@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.errors import DataError, ModelError, require_kind
 from rpl_agent.core.model import ParametricMDP, cached_on, owners
 from rpl_agent.core.native import core
 
@@ -199,11 +199,14 @@ class Counts:
         >>> Counts(pmdp).merge(*sites).total
         4
         """
+        for piece in pieces:
+            require_kind("piece", piece, Counts)
         if len({id(piece) for piece in (self, *pieces)}) <= len(pieces):
             raise DataError("a piece of the data is given twice: merge each one once")
         for piece in pieces:
             if piece.pmdp is not self.pmdp and piece.pmdp.content_hash != self.pmdp.content_hash:
-                raise DataError(f"counts of {piece.pmdp.name} cannot be added to those of {self.pmdp.name}")
+                hashes = f"{piece.pmdp.content_hash[:8]}, these are of {self.pmdp.name} {self.pmdp.content_hash[:8]}"
+                raise DataError(f"a piece has the counts of another model, {piece.pmdp.name} {hashes}")
         self.schedule = self.schedule or "geometric"
         for piece in pieces:
             self.add_batch(piece.transitions)

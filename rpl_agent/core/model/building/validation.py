@@ -146,7 +146,8 @@ def _advice(polynomial: Polynomial) -> str:
     is_sum = rest.degree == 1 and len(rest.terms) > 1 and all(c == 1 for c in rest.terms.values())
     if is_sum and not rest.constant_value():
         names = sorted(rest.parameters)
-        return f"for the probabilities of one draw use domain=Domain.box(…).with_simplex({names}), or simplex(n)"
+        one = f"domain=Domain.box(…).with_simplex({names}), or rpl_agent.core.model.simplex(n)"
+        return f"for the probabilities of one draw use {one}"
     return "restrict the domain or correct the expression"
 
 
