@@ -42,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except options.UsageError as error:
         options.report_error(argv, str(error))
         return WRONG
+    except KeyboardInterrupt:  # while a command loads what its options need
+        options.report_error(argv, "rpl: stopped")
+        return INTERRUPTED
     words = sys.argv[1:] if argv is None else argv
     arguments.given = {word.partition("=")[0] for word in words if word.startswith("--")}  # values never start with --
     name = f"rpl {arguments.command}"

@@ -289,3 +289,12 @@ def test_no_number_is_broken_at_the_edge_of_a_terminal(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "short" and lines[-1] == table and len(lines) == 4
     assert max(map(len, lines[:-1])) <= 80 and lines[2].startswith("    17.8552, ")
+
+
+def test_stopping_while_a_command_loads_leaves_no_traceback(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rpl_agent.cli.build_parser", interrupted)
+    assert main(["certify", "rpl/Betting-25-v0", "--episodes", "3"]) == 130
+    assert capsys.readouterr().err == "rpl: stopped\n"
