@@ -387,8 +387,8 @@ bool runs_forward(const graph *g, const bool *members /*[g.count]*/,
                   const int8_t *usable OPTIONAL /*[g.state_ptr[g.count]]*/, const int32_t *rank OPTIONAL /*[g.count]*/);
 
 /* order (count): the undecided states without those that only loop, successors first; how many, or -1 if a play can come
- * back. Kahn's algorithm, by numbers where it has a choice: the sweeps then go through the arrays almost in their order,
- * where that of a depth-first search jumps. Scratch: next, waits (count). */
+ * back, which is looked for first. Kahn's algorithm, by numbers where it has a choice: the sweeps then go through the
+ * arrays almost in their order, where that of a depth-first search jumps. Scratch: next, waits (count). */
 int64_t forward_order(const graph *g, const bool *decided /*[g.count]*/, int64_t *order /*[g.count]*/,
                       int64_t *next SCRATCH /*[g.count]*/, int32_t *waits SCRATCH /*[g.count]*/);
 
@@ -542,29 +542,20 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
 
 /* ---------------------------------------------------------------------- known.c, decided.c, part.c, approach.c: a known nature */
 
-/* Probabilities to `reach` a target, costs that are infinite if it is missed (`must_reach`), or sums of rewards >= 0. */
-typedef struct question {
-    const bool *target /*[*]*/; /* (S) */
-    bool reach;
-    bool must_reach;
-    double precision; /* the width at any state, relative to values above 1 */
-    int64_t budget;   /* the most sweeps */
-    int64_t capacity; /* the most transitions of a chain of the agent's rows */
-    const double *guess OPTIONAL /*[#target]*/; /* (S) a start */
-} question;
-
-/* Bounds low, high (S), which have the values of states that are `done` (S) on entry, and the agent's rows (S), any on
- * entry, of a game whose set is a POINT and whose gamma is 1. Returns the number of sweeps, or -1 where sweeps are not
- * the way to solve it: then nothing that was written means anything. */
-int64_t solve_known(const game *play, const graph *g, const question *asked, bool *done /*[g.count]*/,
-                    double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,
-                    const scratch *space,
-                    double *numbers SCRATCH /*[14 * g.count + 2 * g.state_ptr[g.count]
-                                               + 2 * g.row_ptr[g.state_ptr[g.count]] + asked.capacity]*/,
-                    int32_t *indices SCRATCH /*[5 * g.count + 3 + g.state_ptr[g.count]
-                                                + g.row_ptr[g.state_ptr[g.count]] + asked.capacity]*/,
-                    int64_t *integers SCRATCH /*[11 * g.count]*/, bool *sets SCRATCH /*[4 * g.count]*/,
-                    int8_t *usable SCRATCH /*[g.state_ptr[g.count]]*/);
+/* Bounds low, high (S) and the agent's rows (S) of a game whose set is a POINT and whose gamma is 1: probabilities to `reach`
+ * a target (S), costs that are infinite if it is missed (`must_reach`), or sums of rewards >= 0, where plays end in `decided`
+ * states (S), which are worth 0 unless they are targets. `precision` is the width at any state, relative to values above 1,
+ * `guess` (S) a start. Chains of the agent's rows have at most `capacity` transitions. Returns the number of sweeps, or -1
+ * where more than `budget` would be needed or sweeps are not the way to solve it: then nothing that was written means
+ * anything. */
+int64_t solve_known(const game *play, const graph *g, const bool *target /*[g.count]*/, const bool *decided /*[g.count]*/,
+                    bool reach, bool must_reach, double precision, int64_t budget, int64_t capacity,
+                    const double *guess OPTIONAL /*[g.count]*/, double *low /*[g.count]*/, double *high /*[g.count]*/,
+                    int64_t *rows /*[g.count]*/, const scratch *space,
+                    double *memory SCRATCH /*[24 * g.count + 2 * (g.state_ptr[g.count] + g.row_ptr[g.state_ptr[g.count]])
+                                              + capacity + (5 * g.count + g.state_ptr[g.count]
+                                              + g.row_ptr[g.state_ptr[g.count]] + capacity) / 2
+                                              + (5 * g.count + g.state_ptr[g.count]) / 8 + 12]*/);
 
 /* values (S) = the largest totals of rewards (R) of any sign that an agent collects who may stop at any state, in states
  * that are not `done` (S), up to `tolerance` per step; not bounds. p (T). Returns the number of sweeps, or -1 where more

@@ -330,56 +330,77 @@ static bool solve_parts(known *k, const bool *done, double precision, const doub
     return true;
 }
 
-int64_t solve_known(const game *play, const graph *g, const question *asked, bool *done, double *low, double *high,
-                    int64_t *rows, const scratch *space, double *numbers, int32_t *indices, int64_t *integers,
-                    bool *sets, int8_t *usable)
+/* Hands out the next `count` things of a size, at a multiple of eight bytes. */
+static void *take(char **memory, int64_t count, size_t size)
+{
+    char *taken = *memory;
+    *memory += (count * size + 7) / 8 * 8;
+    return taken;
+}
+
+int64_t solve_known(const game *play, const graph *g, const bool *target, const bool *decided, bool reach, bool must_reach,
+                    double precision, int64_t budget, int64_t capacity, const double *guess, double *low, double *high,
+                    int64_t *rows, const scratch *space, double *memory)
 {
     const int64_t states = g->count, all = g->state_ptr[states], transitions = g->row_ptr[all];
-    double *p = numbers + 12 * states;
-    queue q = {0, 0, integers, sets + 3 * states};
+    char *left = (char *)memory;
+#define NUMBERS(count) take(&left, count, sizeof(double))
+#define PLACES(count) take(&left, count, sizeof(int32_t))
+#define STATES(count) take(&left, count, sizeof(int64_t))
+#define MARKS(count) take(&left, count, 1)
+    double *p = NUMBERS(transitions);
     known k = {
         .play = play,
         .g = g,
         .space = space,
-        .target = asked->target,
-        .reach = asked->reach,
-        .must_reach = asked->must_reach,
+        .target = target,
+        .reach = reach,
+        .must_reach = must_reach,
         .p = p,
         .low = low,
         .high = high,
         .rows = rows,
-        .value = numbers,
-        .image = numbers + states,
-        .x = numbers + 2 * states,
-        .steps = numbers + 3 * states,
-        .rhs = numbers + 4 * states,
-        .krylov = numbers + 5 * states,
-        .shift = p + transitions,
-        .pace = p + transitions + states,
-        .weight = p + transitions + 2 * states,
-        .base = p + 2 * transitions + 2 * states,
-        .scale = p + 2 * transitions + 2 * states + all,
-        .data = p + 2 * transitions + 2 * states + 2 * all,
-        .indptr = indices,
-        .root = indices + states + 1,
-        .kept = indices + 2 * states + 1,
-        .pick = indices + 3 * states + 1,
-        .first = indices + 4 * states + 1,
-        .entry = indices + 5 * states + 2,
-        .target_of = indices + 5 * states + 3 + all,
-        .indices = indices + 5 * states + 3 + all + transitions,
-        .place = integers + states,
-        .order = integers + 2 * states,
-        .chosen = integers + 3 * states,
-        .budget = asked->budget,
+        .value = NUMBERS(states),
+        .image = NUMBERS(states),
+        .x = NUMBERS(states),
+        .steps = NUMBERS(states),
+        .rhs = NUMBERS(states),
+        .krylov = NUMBERS(7 * states),
+        .shift = NUMBERS(states),
+        .pace = NUMBERS(states),
+        .weight = NUMBERS(transitions),
+        .base = NUMBERS(all),
+        .scale = NUMBERS(all),
+        .data = NUMBERS(capacity),
+        .place = STATES(states),
+        .order = STATES(states),
+        .chosen = STATES(states),
+        .indptr = PLACES(states + 1),
+        .root = PLACES(states),
+        .kept = PLACES(states),
+        .pick = PLACES(states),
+        .first = PLACES(states + 1),
+        .entry = PLACES(all + 1),
+        .target_of = PLACES(transitions),
+        .indices = PLACES(capacity),
+        .budget = budget,
     };
+    int64_t *more = STATES(7 * states);
+    bool *done = MARKS(states), *sets = MARKS(4 * states);
+    int8_t *usable = MARKS(all);
+    queue q = {0, 0, more, sets + 3 * states};
     for (int64_t row = 0; row < all; row++)
         for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++)
             p[t] = g->row_ptr[row + 1] - g->row_ptr[row] == 1 ? 1.0 : play->set->lower[play->rows->expression[t]];
+    for (int64_t s = 0; s < states; s++) {
+        low[s] = high[s] = reach && target[s] ? 1.0 : 0.0;
+        rows[s] = g->state_ptr[s];
+    }
+    memcpy(done, decided, states);
     if (!decide(&k, done, sets, usable, &q))
         return -1;
     if (memchr(done, false, states) == NULL)
         return 1;
     memcpy(k.value, low, states * sizeof *low);
-    return solve_parts(&k, done, asked->precision, asked->guess, integers + 4 * states) ? k.sweeps + 1 : -1;
+    return solve_parts(&k, done, precision, guess, more) ? k.sweeps + 1 : -1;
 }

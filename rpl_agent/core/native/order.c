@@ -6,11 +6,11 @@
 /* The mark of a state that is not to be put in order (again). Others count the transitions into them. */
 #define NO_WAIT -1
 
-/* Writes `waits` (count); how many states there are to order, or -1 if one loops and may also leave. *forward:
- * every transition leads to a larger number, as in models built step by step, so that none needs to be waited for. */
-static int64_t count_waits(const graph *g, const bool *decided, int32_t *waits, bool *forward)
+/* How many transitions of undecided states lead to smaller numbers: none in models built step by step; -1 if a state loops
+ * and may also leave. */
+static int64_t count_back(const graph *g, const bool *decided)
 {
-    int64_t open = 0, back = 0;
+    int64_t back = 0;
     for (int64_t s = 0; s < g->count; s++) {
         int64_t loops = 0, first = g->row_ptr[g->state_ptr[s]], last = g->row_ptr[g->state_ptr[s + 1]];
         for (int64_t e = first; e < last && !decided[s]; e++) {
@@ -19,11 +19,21 @@ static int64_t count_waits(const graph *g, const bool *decided, int32_t *waits, 
         }
         if (loops > 0 && loops < last - first)
             return -1;
-        waits[s] = decided[s] || loops > 0 ? NO_WAIT : 0;
+    }
+    return back;
+}
+
+/* Writes `waits` (count), the transitions into states that are to be put in order if they are to be counted, else 0; how
+ * many such states there are. What loops does nothing else. */
+static int64_t count_waits(const graph *g, const bool *decided, bool counted, int32_t *waits)
+{
+    int64_t open = 0;
+    for (int64_t s = 0; s < g->count; s++) {
+        const int64_t first = g->row_ptr[g->state_ptr[s]], last = g->row_ptr[g->state_ptr[s + 1]];
+        waits[s] = decided[s] || (first < last && g->successor[first] == s) ? NO_WAIT : 0;
         open += waits[s] == 0;
     }
-    *forward = back == 0;
-    for (int64_t s = 0; !*forward && s < g->count; s++)
+    for (int64_t s = 0; counted && s < g->count; s++)
         for (int64_t e = g->row_ptr[g->state_ptr[s]]; waits[s] != NO_WAIT && e < g->row_ptr[g->state_ptr[s + 1]]; e++)
             waits[g->successor[e]] += waits[g->successor[e]] != NO_WAIT;
     return open;
@@ -40,14 +50,52 @@ static void put_in_order(const graph *g, int64_t i, int64_t passed, int32_t *wai
     }
 }
 
+/* In place of the number of transitions of a state that a walk has followed. */
+enum { NOT_YET = -1, LEFT_BEHIND = -2 };
+
+/* Whether a walk in depth comes upon a state of its own path. Most graphs with cycles show one within a few steps, where
+ * an order finds out at its end. */
+static bool comes_back(const graph *g, const bool *decided, int64_t *path, int32_t *followed)
+{
+    for (int64_t s = 0; s < g->count; s++)
+        followed[s] = decided[s] ? LEFT_BEHIND : NOT_YET;
+    for (int64_t root = 0; root < g->count; root++) {
+        int64_t depth = 0;
+        if (followed[root] != NOT_YET)
+            continue;
+        path[0] = root;
+        followed[root] = 0;
+        while (depth >= 0) {
+            const int64_t s = path[depth], edge = g->row_ptr[g->state_ptr[s]] + followed[s];
+            if (edge == g->row_ptr[g->state_ptr[s + 1]]) {
+                followed[s] = LEFT_BEHIND;
+                depth--;
+                continue;
+            }
+            followed[s]++;
+            const int32_t t = g->successor[edge];
+            if (followed[t] >= 0 && t != s)
+                return true;
+            if (followed[t] == NOT_YET) {
+                path[++depth] = t;
+                followed[t] = 0;
+            }
+        }
+    }
+    return false;
+}
+
 int64_t forward_order(const graph *g, const bool *decided, int64_t *order, int64_t *next, int32_t *waits)
 {
-    bool forward = false;
-    int64_t open = count_waits(g, decided, waits, &forward), left = open;
-    for (int64_t s = 0; forward && s < g->count; s++)
+    const int64_t back = count_back(g, decided);
+    if (back < 0 || (back > 0 && comes_back(g, decided, next, waits)))
+        return -1;
+    const int64_t open = count_waits(g, decided, back > 0, waits);
+    int64_t left = open;
+    for (int64_t s = 0; back == 0 && s < g->count; s++)
         if (waits[s] == 0)
             order[--left] = s;
-    for (int64_t begin = 0; !forward && begin < g->count && open >= 0; begin += PART) {
+    for (int64_t begin = 0; back > 0 && begin < g->count; begin += PART) {
         int64_t end = begin + PART < g->count ? begin + PART : g->count, tail = 0;
         for (int64_t s = begin; s < end; s++)
             if (waits[s] == 0) {
@@ -59,7 +107,7 @@ int64_t forward_order(const graph *g, const bool *decided, int64_t *order, int64
             order[--left] = next[head];
         }
     }
-    return left == 0 ? open : -1;
+    return open;
 }
 
 /* Appends the states that lead to i and have not been seen; how many are in order. */

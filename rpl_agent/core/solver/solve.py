@@ -95,8 +95,6 @@ DEFAULT_PRECISION = 1e-6
 DEFAULT_ITERATIONS = 100_000
 #: share of the precision for the cyclic parts together; the rest is for rounding
 WIDTH = 0.9
-#: arrays that the core needs to solve a known model
-SCRATCH_OF_KNOWN = 5
 #: number of transitions from which two solves are worth two threads: side by side they took three times as long with
 #: 5.5e5 transitions, because threads wait 5 ms for each other's Python, and half as long with 3e6
 TWO_CORES = 2_000_000
@@ -279,19 +277,25 @@ def _known_bounds(problem: Problem, max_iterations: int, guess: np.ndarray | Non
     pmdp, criterion = problem.pmdp, problem.criterion
     if problem.cs.kind != POINT or criterion.contracts or criterion.signed or problem.forward is not None:
         return None
-    lower = problem.boundary()
-    upper, rows, done = lower.copy(), pmdp.state_ptr[:-1].copy(), problem.task.decided.copy()
-    asked = core.Question(
-        target=problem.task.target,
-        reach=not criterion.pays,
-        must_reach=criterion.must_reach,
-        precision=width,
-        budget=max_iterations,
-        capacity=pmdp.num_transitions if problem.agent == FIXED_AGENT else longest_chain(pmdp),
-        guess=guess,
+    states = pmdp.num_states
+    lower, upper, rows = np.empty(states), np.empty(states), np.empty(states, np.int64)
+    sweeps = core.solve_known(
+        problem.game,
+        model_graph(pmdp).both_ways,
+        problem.task.target,
+        problem.task.decided,
+        not criterion.pays,
+        criterion.must_reach,
+        width,
+        max_iterations,
+        pmdp.num_transitions if problem.agent == FIXED_AGENT else longest_chain(pmdp),
+        guess,
+        lower,
+        upper,
+        rows,
+        problem.scratch(),
+        None,
     )
-    graph, made = model_graph(pmdp).both_ways, (None,) * SCRATCH_OF_KNOWN
-    sweeps = core.solve_known(problem.game, graph, asked, done, lower, upper, rows, problem.scratch(), *made)
     return None if sweeps < 0 else _Found(lower, upper, rows, None, sweeps, swept=True)
 
 
