@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 
@@ -95,6 +96,24 @@ def test_arrays_that_are_too_short_are_refused():
 def test_a_type_is_checked_before_a_length():
     with pytest.raises(TypeError, match="any_faint: values needs a float64 array, got"):
         core.any_faint(1, [1.0])
+
+
+def test_arrays_that_c_cannot_take_are_named():
+    matrices, out = np.array([[2.0, 1.0, 2.0]]), np.empty(1)
+    with pytest.raises(TypeError, match=r"any_faint: values: .*contiguous"):
+        core.any_faint(2, np.arange(4.0)[::2])
+    out.flags.writeable = False
+    with pytest.raises(TypeError, match=r"negative_parts: .*read-only"):
+        core.negative_parts(1, 2, matrices, None, out)
+
+
+def test_arrays_of_other_classes_and_equal_types_are_taken(tmp_path):
+    loud = np.full(3, 1e-300)
+    loud.tofile(tmp_path / "loud")
+    assert core.any_faint(3, pickle.loads(pickle.dumps(loud)))
+    assert core.any_faint(3, np.memmap(tmp_path / "loud", np.float64))
+    with pytest.raises(TypeError, match="any_faint: values needs a float64 array, got"):
+        core.any_faint(1, np.float64(1.0))
 
 
 def test_scratch_memory_is_made_where_none_is_given():

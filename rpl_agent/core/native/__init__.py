@@ -50,6 +50,16 @@ class Parameter(NamedTuple):
     mark: str = ""  # OPTIONAL or SCRATCH
     length: str = ""  # of an array, in terms of the others; empty if it is not known
     dtype: Any = None  # of an array
+    kind: Any = None  # the type in C of an array
+    written: bool = False
+
+    @property
+    def converted(self) -> str:
+        """What C takes, as an expression of Python: arrays of the usual kind without another call."""
+        if self.dtype is None:
+            return f"c_{self.name}({self.name})"
+        usual = f"type({self.name}) is ndarray and {self.name}.dtype is t_{self.name}"
+        return f"from_buffer(k_{self.name}, {self.name}, {self.written}) if {usual} else c_{self.name}({self.name})"
 
 
 class Struct:
@@ -91,6 +101,13 @@ def _python(length: str) -> str:
 
 def _short(where: str, pointer: Any, needed: int, length: str) -> None:
     raise ValueError(f"{where} has {len(pointer)} numbers, and needs {needed} = {length}")
+
+
+def _refuse(pairs: tuple[tuple[Convert, Any], ...]) -> None:
+    """Raise an error that names the array of these that C cannot take."""
+    for convert, array in pairs:
+        if array is not None:
+            convert(array)
 
 
 def _maker_name(struct: str) -> str:
@@ -145,8 +162,13 @@ class Core:
         convert = (self._struct_pointer if is_struct else self._array_pointer)(
             f"{where}: {name}", c_type, const is None
         )
-        length = "" if is_struct or self._lengths[int(number[2:])] == "*" else self._lengths[int(number[2:])]
-        return Parameter(name, convert, (mark or "").strip(), length, None if is_struct else DTYPES[c_type])
+        if is_struct:
+            return Parameter(name, convert, (mark or "").strip())
+        length = self._lengths[int(number[2:])]
+        kind, dtype = self._ffi.typeof(f"{c_type}[]"), np.dtype(DTYPES[c_type])
+        return Parameter(
+            name, convert, (mark or "").strip(), "" if length == "*" else length, dtype, kind, const is None
+        )
 
     def _struct_pointer(self, where: str, c_type: str, written: bool) -> Convert:
         def convert(value: Any) -> Any:
@@ -194,17 +216,20 @@ class Core:
         It is written out for these parameters, because a loop over them takes longer than most checks.
         """
         space: dict[str, Any] = {"function": function, "NULL": self._ffi.NULL, "empty": np.empty, "short": _short}
-        lines = [f"def {name}({', '.join([*first, *(p.name for p in parameters)])}):"]
+        space |= {"from_buffer": self._ffi.from_buffer, "ndarray": np.ndarray, "refuse": _refuse}
+        lines = [f"def {name}({', '.join([*first, *(p.name for p in parameters)])}):", "    try:", "        pass"]
         for p in parameters:
             if p.convert is None:
-                lines.append(f"    p_{p.name} = {p.name}")
+                lines.append(f"        p_{p.name} = {p.name}")
                 continue
-            space |= {f"c_{p.name}": p.convert, f"t_{p.name}": p.dtype}
+            space |= {f"c_{p.name}": p.convert, f"t_{p.name}": p.dtype, f"k_{p.name}": p.kind}
             if p.mark == "SCRATCH":
-                lines.append(f"    m_{p.name} = {p.name} is None")
-                lines.append(f"    if m_{p.name}: {p.name} = empty(max({_python(p.length)}, 1), t_{p.name})")
-            otherwise = f" if {p.name} is not None else NULL" if p.mark == "OPTIONAL" else ""
-            lines.append(f"    p_{p.name} = c_{p.name}({p.name}){otherwise}")
+                lines.append(f"        m_{p.name} = {p.name} is None")
+                lines.append(f"        if m_{p.name}: {p.name} = empty(max({_python(p.length)}, 1), t_{p.name})")
+            otherwise = f"NULL if {p.name} is None else " if p.mark == "OPTIONAL" else ""
+            lines.append(f"        p_{p.name} = {otherwise}{p.converted}")
+        given = "".join(f"(c_{p.name}, {p.name}), " for p in parameters if p.dtype is not None)
+        lines.append(f"    except (BufferError, ValueError): refuse(({given})); raise")
         for p in parameters:
             if p.length:
                 given = {"OPTIONAL": f"{p.name} is not None and ", "SCRATCH": f"not m_{p.name} and "}.get(p.mark, "")
