@@ -7,8 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.model import Objective, Sense, build
+from rpl_agent.core.native import core
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.answers import answer
@@ -118,6 +119,53 @@ def test_what_a_silent_state_pays_is_rounded_outward():
         solution = solve_at(model, [1.0], Objective.reward("r", target="end", sense=sense))
         assert Fraction(solution.lower) <= Fraction(0.3) <= Fraction(solution.upper)
         assert solution.gap <= 1e-12
+
+
+def test_an_infinite_total_is_infinite_for_exact_rewards_too():
+    """The share of infinity that rounding may have lost is no number."""
+    text = TEXT.replace("[a] x<3 -> (x'=x+1);", "[a] x<3 -> 0.5: (x'=x+1) + 0.5: (x'=1);").replace(
+        '"end" = x=3', '"end" = x=0 & x=3'
+    )
+    query = prism.loads(text.format(reward="1/3")).query('R{"r"}=? [ F "end" ]')
+    with pytest.warns(RPLWarning, match="holds in no state"):
+        solution = solve_at(query.pmdp, [], query.objective)
+    assert solution.lower == solution.upper == np.inf and solution.converged and solution.check() == []
+    low, high = solution.problem.task.outward(np.array([np.inf, 1.0]), np.array([np.inf, 1.0]))
+    assert low[0] == high[0] == np.inf and 0 < 1 - low[1] < 1e-15 and 0 < high[1] - 1 < 1e-15
+
+
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("over", [False, True])
+def test_payments_and_the_sizes_of_their_errors_are_exact_sums(adds, over):
+    """Against rationals: a row pays its state's number and its own, each known up to an error."""
+    rng = np.random.default_rng(7)
+    state_ptr = np.array([0, 2, 3, 3, 7])
+    state, row = (rng.normal(size=size) * 10.0 ** rng.integers(-9, 9, size) for size in (4, 7))
+    state_error, row_error = abs(state) * 1e-17, abs(row) * 3e-17
+    state *= adds
+    ends = np.array([False, True, False, False]) if over else None
+    reward, error = np.empty(7), np.empty(7)
+    least = core.row_payments(4, state_ptr, state, row, state_error, row_error, adds, ends, reward, error)
+    for r, s in enumerate(np.repeat(np.arange(4), np.diff(state_ptr))):
+        if over and ends[s]:
+            assert reward[r] == error[r] == 0.0
+            continue
+        lost = abs(Fraction(state[s]) + Fraction(row[r]) - Fraction(reward[r]))
+        wanted = lost + Fraction(state_error[s]) + Fraction(row_error[r])
+        assert reward[r] == state[s] + row[r] and (adds or lost == 0)
+        assert wanted <= Fraction(error[r]) <= wanted * (1 + Fraction(1, 2**48))
+    sizes = np.empty(3)
+    core.error_sizes(7, reward, error, sizes)
+    assert sizes.tolist() == [(error[reward != 0] / abs(reward[reward != 0])).max(), error.max(), reward.min()]
+    assert least == reward.min() < 0.0
+
+
+def test_payments_without_a_number_have_no_least():
+    for bad in (np.inf, -np.inf, np.nan):
+        row, reward, sizes = np.array([1.0, bad]), np.empty(2), np.empty(3)
+        assert np.isnan(core.row_payments(1, np.array([0, 2]), np.zeros(1), row, None, None, True, None, reward, None))
+    core.error_sizes(2, np.array([1.0, 0.0]), np.array([0.0, 1e-20]), sizes)
+    assert sizes.tolist() == [np.inf, 1e-20, 0.0]  # a reward that is 0 after rounding only
 
 
 def test_a_sum_that_vanishes_only_after_rounding_bounds_nothing_or_is_refused():

@@ -24,7 +24,7 @@ from rpl_agent.core.model.csr import compact_parts
 from rpl_agent.core.model.domain import Domain
 from rpl_agent.core.model.expressions import ExpressionTable
 from rpl_agent.core.model.states import NamedStates, StateIndex, named_states
-from rpl_agent.core.native import UNIT_ROUNDOFF
+from rpl_agent.core.native import core
 
 
 def nearest(values: Iterable[Any]) -> tuple[np.ndarray, np.ndarray | None]:
@@ -188,28 +188,29 @@ class ParametricMDP:
         """(T,) int32 the row of each transition."""
         return np.repeat(np.arange(self.num_rows, dtype=np.int32), np.diff(self.row_ptr))
 
+    def payments(self, name: str, over: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None, float]:
+        """(reward (R,), bounds (R,) on their errors, the least reward): of a row's two numbers, and of their sum.
+
+        over : (S,) states that pay nothing
+
+        The bounds are None if all rewards are exact; the least one is NaN if one is not finite.
+        """
+        given = self.rewards[name]
+        reward, error = np.empty(self.num_rows), None if given.is_exact else np.empty(self.num_rows)
+        numbers = (
+            None if part is None else np.ascontiguousarray(part, np.float64)
+            for part in (given.state, given.row, given.state_error, given.row_error)
+        )
+        least = core.row_payments(self.num_states, self.state_ptr, *numbers, not given.is_single, over, reward, error)
+        return reward, error, least
+
     def row_reward_error(self, name: str) -> np.ndarray | None:
         """(R,) bounds on the errors of `row_reward`: of its two numbers, and of their sum; None if it is exact."""
-        reward = self.rewards[name]
-        if reward.is_exact:
-            return None
-        if reward.is_single:
-            error = np.zeros(self.num_rows)
-        else:
-            of_state, total = reward.state[self.row_state], self.row_reward(name)
-            with np.errstate(invalid="ignore"):
-                rest = total - of_state  # Knuth's exact error of a sum
-                error = np.abs((of_state - (total - rest)) + (reward.row - rest))
-        if reward.state_error is not None:
-            error = error + reward.state_error[self.row_state]
-        if reward.row_error is not None:
-            error = error + reward.row_error
-        return error * (1.0 + 8.0 * UNIT_ROUNDOFF)
+        return self.payments(name)[1]
 
     def row_reward(self, name: str) -> np.ndarray:
         """(R,) reward paid when row r is taken, a new array."""
-        reward = self.rewards[name]
-        return reward.state[self.row_state] + reward.row
+        return self.payments(name)[0]
 
     def find_row(self, state: int, action: int) -> int:
         """Row of (state, action id), or −1."""

@@ -234,6 +234,20 @@ void state_images(int64_t count, const double *totals /*[state_ptr[count]]*/, co
 /* Whether one of these values (count) is such a number. */
 bool any_faint(int64_t count, const double *values /*[count]*/);
 
+/* ---------------------------------------------------------------------- rewards.c */
+
+/* reward (R): of the state and of the row, 0 in states (states) that are `over`. error (R): how far they may be from what was
+ * meant, by the errors of both and, if it `adds` numbers, by the rounding of their sum. Returns the least reward, NaN if one
+ * is not finite. */
+double row_payments(int64_t states, const int64_t *state_ptr /*[states + 1]*/, const double *of_state /*[states]*/,
+                    const double *of_row /*[state_ptr[states]]*/, const double *state_error OPTIONAL /*[states]*/,
+                    const double *row_error OPTIONAL /*[state_ptr[states]]*/, bool adds,
+                    const bool *over OPTIONAL /*[states]*/, double *reward /*[state_ptr[states]]*/,
+                    double *error OPTIONAL /*[state_ptr[states]]*/);
+
+/* sizes: the largest error as a share of its reward, infinite where that is 0; the largest error; the least reward. */
+void error_sizes(int64_t count, const double *reward /*[count]*/, const double *error /*[count]*/, double *sizes /*[3]*/);
+
 /* ---------------------------------------------------------------------- horizon.c: finite horizons */
 
 /* out[k] (S) = bounds of T values[k] from one side for k < steps, of states that are not decided. The agent is free, draws
@@ -545,14 +559,15 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
 /* Bounds low, high (S) and the agent's rows (S) of a game whose set is a POINT and whose gamma is 1: probabilities to `reach`
  * a target (S), costs that are infinite if it is missed (`must_reach`), or sums of rewards >= 0, where plays end in `decided`
  * states (S), which are worth 0 unless they are targets. `precision` is the width at any state, relative to values above 1,
- * `guess` (S) a start. Chains of the agent's rows have at most `capacity` transitions. Returns the number of sweeps, or -1
- * where more than `budget` would be needed or sweeps are not the way to solve it: then nothing that was written means
- * anything. */
+ * `guess` (S) a start. Chains of the agent's rows have at most `capacity` transitions, rows at most `longest`. Returns the
+ * number of sweeps, or -1 where more than `budget` would be needed or sweeps are not the way to solve it: then nothing that
+ * was written means anything. */
 int64_t solve_known(const game *play, const graph *g, const bool *target /*[g.count]*/, const bool *decided /*[g.count]*/,
                     bool reach, bool must_reach, double precision, int64_t budget, int64_t capacity,
                     const double *guess OPTIONAL /*[g.count]*/, double *low /*[g.count]*/, double *high /*[g.count]*/,
-                    int64_t *rows /*[g.count]*/, const scratch *space,
-                    double *memory SCRATCH /*[24 * g.count + 2 * (g.state_ptr[g.count] + g.row_ptr[g.state_ptr[g.count]])
+                    int64_t *rows /*[g.count]*/, int64_t threads, int64_t longest,
+                    double *memory SCRATCH /*[4 * threads * longest + 24 * g.count
+                                              + 2 * (g.state_ptr[g.count] + g.row_ptr[g.state_ptr[g.count]])
                                               + capacity + (5 * g.count + g.state_ptr[g.count]
                                               + g.row_ptr[g.state_ptr[g.count]] + capacity) / 2
                                               + (5 * g.count + g.state_ptr[g.count]) / 8 + 12]*/);

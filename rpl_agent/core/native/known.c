@@ -340,7 +340,7 @@ static void *take(char **memory, int64_t count, size_t size)
 
 int64_t solve_known(const game *play, const graph *g, const bool *target, const bool *decided, bool reach, bool must_reach,
                     double precision, int64_t budget, int64_t capacity, const double *guess, double *low, double *high,
-                    int64_t *rows, const scratch *space, double *memory)
+                    int64_t *rows, int64_t threads, int64_t longest, double *memory)
 {
     const int64_t states = g->count, all = g->state_ptr[states], transitions = g->row_ptr[all];
     char *left = (char *)memory;
@@ -349,10 +349,11 @@ int64_t solve_known(const game *play, const graph *g, const bool *target, const 
 #define STATES(count) take(&left, count, sizeof(int64_t))
 #define MARKS(count) take(&left, count, 1)
     double *p = NUMBERS(transitions);
+    const scratch space = {threads, longest, 0, NUMBERS(4 * threads * longest)};
     known k = {
         .play = play,
         .g = g,
-        .space = space,
+        .space = &space,
         .target = target,
         .reach = reach,
         .must_reach = must_reach,

@@ -135,7 +135,7 @@ def workspace(compiled: CompiledSet, longest: int, rows: int = 0) -> Struct:
     Rows of regions keep state from walk to walk: one thread, so that results do not depend on their number.
     """
     size = compiled.n
-    helpers = 1 if compiled.kind > INTERVAL else max(1, min(threads(), rows // WORTH_A_THREAD))
+    helpers = 1 if compiled.kind > INTERVAL else useful_threads(rows)
     if compiled.bend is not None:
         size += size * (size + 1) // 2 + compiled.bend.corners
     return core.Scratch(threads=helpers, longest=longest, n=size, memory=np.empty(helpers * (4 * longest + 3 * size)))
@@ -143,6 +143,11 @@ def workspace(compiled: CompiledSet, longest: int, rows: int = 0) -> Struct:
 
 #: number of rows that is worth a thread
 WORTH_A_THREAD = 100_000
+
+
+def useful_threads(rows: int) -> int:
+    """As many threads as pay for a pass over so many rows."""
+    return max(1, min(threads(), rows // WORTH_A_THREAD))
 
 
 @runtime_checkable

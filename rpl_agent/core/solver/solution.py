@@ -106,7 +106,7 @@ def finish(
         problem, lower, upper = problem.mirrors, 0.0 - upper, 0.0 - lower
     start = problem.pmdp.initial_state
     last = (start,) if lower.ndim == 1 else (-1, start)
-    low, high = map(float, problem.task.outward(lower[last], upper[last]))
+    low, high = problem.task.outward(float(lower[last]), float(upper[last]))
     converged = is_converged(low, high, precision)
     if not converged:
         warnings.warn(

@@ -18,7 +18,7 @@ from rpl_agent.core.errors import ModelError, front_door, require_kind, require_
 from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense, best_rows, reached
 from rpl_agent.core.native import core, threads
 from rpl_agent.core.native.memory import give_back_memory
-from rpl_agent.core.relaxations.base import POINT, Relaxation, longest_chain
+from rpl_agent.core.relaxations.base import POINT, Relaxation, longest_chain, longest_row, useful_threads
 from rpl_agent.core.relaxations.interval import Intervals, Point
 from rpl_agent.core.relaxations.umdp import UncertainMDP
 from rpl_agent.core.solver.batch import solve_batch
@@ -293,7 +293,8 @@ def _known_bounds(problem: Problem, max_iterations: int, guess: np.ndarray | Non
         lower,
         upper,
         rows,
-        problem.scratch(),
+        useful_threads(pmdp.num_rows),
+        longest_row(pmdp),
         None,
     )
     return None if sweeps < 0 else _Found(lower, upper, rows, None, sweeps, swept=True)

@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from rpl_agent.core.model.pmdp import ParametricMDP
 
 
+#: takes the place of infinity where an infinite error is taken from it
+LARGEST = float(np.finfo(np.float64).max)
+
+
 class Kind(Enum):
     REACH = "reach"
     REWARD = "reward"
@@ -270,10 +274,10 @@ class Objective:
 
     def _reward_task(self, pmdp: ParametricMDP, timed: Objective, target: np.ndarray) -> Task:
         """The task of a REWARD; ``timed`` is the objective in solver time."""
-        reward, off = self._rewards_until(pmdp, target)
+        reward, off, least = self._rewards_until(pmdp, target)
         scaled, rounding = self._scaled(pmdp, reward, timed.discount)
         error = EXACT if off is None else RewardError.of(scaled, self._scaled(pmdp, off, timed.discount)[0])
-        signed = self.criterion.is_open_ended and bool((reward < 0.0).any())
+        signed = self.criterion.is_open_ended and least < 0.0
         over = np.zeros(pmdp.num_states, dtype=bool)
         if signed and not self.must_reach:  # where nothing more is paid the play is over
             source = pmdp.row_state[pmdp.transition_row]
@@ -289,19 +293,14 @@ class Objective:
             raise task.without_end(pmdp, "a play that misses the target is worth infinity here, not what it pays")
         return task
 
-    def _rewards_until(self, pmdp: ParametricMDP, target: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """(rewards (R,), bounds (R,) on their errors or None), both 0 in target states (S,)."""
+    def _rewards_until(self, pmdp: ParametricMDP, target: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, float]:
+        """`ParametricMDP.payments`, 0 in target states (S,); all finite."""
         assert self.reward_name is not None
-        reward, off = pmdp.row_reward(self.reward_name), pmdp.row_reward_error(self.reward_name)
-        over = target[pmdp.row_state]
-        reward[over] = 0.0
-        if off is None:  # then all rewards are finite
-            return reward, None
-        off[over] = 0.0
-        if not np.isfinite(reward).all():
+        reward, off, least = pmdp.payments(self.reward_name, target)
+        if math.isnan(least):
             row = int(np.flatnonzero(~np.isfinite(reward))[0])
             raise ModelError(f"reward {self.reward_name!r} is not finite at {pmdp.row_name(row)}")
-        return reward, off
+        return reward, off, least
 
     def _timed(self, pmdp: ParametricMDP) -> Objective:
         """The objective in solver time, in which silent states take a step (see `ParametricMDP.solver_step`)."""
@@ -432,7 +431,7 @@ class Task:
             return lower, upper
         if not error.any_negative and math.isfinite(error.share):  # the value of every policy differs by the same share
             share = error.share * (1.0 + 1e-12)
-            return _down(lower, np.maximum(lower, 0.0) * share), _up(upper, np.maximum(upper, 0.0) * share)
+            return _down(lower, _share(share, lower)), _up(upper, _share(share, upper))
         most = error.amount * self.criterion.payments * (1.0 + 1e-12)
         return _down(lower, most), _up(upper, most)
 
@@ -473,9 +472,20 @@ def tasks(_: ParametricMDP) -> dict[Objective, Task]:
     return {}
 
 
+def _share(share: float, value: Any) -> Any:
+    """A share of what is positive; 0 of infinity, which is infinite for exact rewards as well."""
+    if isinstance(value, float):
+        return share * value if 0.0 < value < math.inf else 0.0
+    return share * np.where(np.isfinite(value), np.maximum(value, 0.0), 0.0)
+
+
 def _down(value: Any, by: Any) -> Any:
-    return np.where(by == 0.0, value, np.nextafter(value - by, -np.inf))[()]
+    if isinstance(value, float):
+        return value if by == 0.0 else math.nextafter(min(value, LARGEST) - by, -math.inf)
+    return np.where(by == 0.0, value, np.nextafter(np.minimum(value, LARGEST) - by, -np.inf))[()]
 
 
 def _up(value: Any, by: Any) -> Any:
-    return np.where(by == 0.0, value, np.nextafter(value + by, np.inf))[()]
+    if isinstance(value, float):
+        return value if by == 0.0 else math.nextafter(max(value, -LARGEST) + by, math.inf)
+    return np.where(by == 0.0, value, np.nextafter(np.maximum(value, -LARGEST) + by, np.inf))[()]

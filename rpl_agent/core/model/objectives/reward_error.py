@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rpl_agent.core.native import core
+
 
 @dataclass(frozen=True)
 class RewardError:
@@ -23,13 +25,14 @@ class RewardError:
     @classmethod
     def of(cls, reward: np.ndarray, error: np.ndarray | None) -> RewardError:
         """From rewards (n,) and bounds (n,) on their errors."""
-        if error is None or not error.any():
+        if error is None:
             return EXACT
-        with np.errstate(divide="ignore"):
-            share = float(np.divide(error, np.abs(reward), out=np.zeros(len(error)), where=error != 0.0).max())
-        return cls(
-            math.nextafter(share, math.inf), math.nextafter(float(error.max()), math.inf), bool((reward < 0.0).any())
-        )
+        sizes = np.empty(3)
+        core.error_sizes(len(reward), np.ascontiguousarray(reward), np.ascontiguousarray(error), sizes)
+        share, amount, least = sizes.tolist()
+        if amount == 0.0:
+            return EXACT
+        return cls(math.nextafter(share, math.inf), math.nextafter(amount, math.inf), least < 0.0)
 
 
 EXACT = RewardError()
