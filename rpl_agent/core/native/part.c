@@ -151,34 +151,42 @@ static double ahead_of(const known *k, int64_t i)
     return ahead;
 }
 
-/* Lets the rows of roots lead to roots, and lists these in `kept`: sweeps leave out the places in between. */
+/* Lets the row of root i lead to roots. */
+static void lead_to_roots(known *k, int64_t i)
+{
+    double leaving = 1.0;
+    bool differs = false;
+    for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++) {
+        const int32_t j = k->indices[e];
+        if (k->root[j] == j)
+            continue;
+        differs = true;
+        k->rhs[i] += k->data[e] * k->shift[j];
+        k->indices[e] = k->root[j];
+        if (k->root[j] == i && k->data[e] < leaving) { /* a way back, tried again until it is left */
+            leaving -= k->data[e];
+            k->data[e] = 0.0;
+        }
+    }
+    if (leaving != 1.0) {
+        k->rhs[i] /= leaving;
+        for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
+            k->data[e] /= leaving;
+    }
+    if (differs)
+        k->pace[i] = pace_of(ahead_of(k, i));
+}
+
+/* Lets roots lead to roots alone, and lists them in `kept`: sweeps leave out the places in between. */
 static void skip_ways(known *k)
 {
     find_roots(k);
     k->left = 0;
-    for (int64_t i = 0; i < k->n; i++) {
-        double leaving = 1.0;
-        if (k->root[i] != i)
-            continue;
-        k->kept[k->left++] = (int32_t)i;
-        for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++) {
-            const int32_t j = k->indices[e];
-            if (k->root[j] == j)
-                continue;
-            k->rhs[i] += k->data[e] * k->shift[j];
-            k->indices[e] = k->root[j];
-            if (k->root[j] == i && k->data[e] < leaving) { /* a way back, tried again until it is left */
-                leaving -= k->data[e];
-                k->data[e] = 0.0;
-            }
+    for (int64_t i = 0; i < k->n; i++)
+        if (k->root[i] == i) {
+            k->kept[k->left++] = (int32_t)i;
+            lead_to_roots(k, i);
         }
-        if (leaving != 1.0) {
-            k->rhs[i] /= leaving;
-            for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
-                k->data[e] /= leaving;
-        }
-        k->pace[i] = pace_of(ahead_of(k, i));
-    }
 }
 
 void fill_ways(const known *k, double *x)
@@ -191,17 +199,26 @@ void fill_ways(const known *k, double *x)
 void assemble_part(known *k, double offset, bool pays)
 {
     int32_t used = 0;
+    bool any_way = false;
     k->indptr[0] = 0;
     for (int64_t i = 0; i < k->n; i++) {
-        const int32_t row = k->pick[i];
+        const int32_t row = k->pick[i], begin = used;
+        double ahead = 0.0;
         k->rhs[i] = row == NO_ROW ? 0.0 : offset * k->scale[row] + (pays ? k->base[row] : 0.0);
         for (int32_t e = row == NO_ROW ? 0 : k->entry[row]; row != NO_ROW && e < k->entry[row + 1]; e++) {
+            ahead += k->target_of[e] > i ? k->weight[e] : 0.0;
             k->indices[used] = k->target_of[e];
             k->data[used++] = k->weight[e];
         }
+        const bool is_way = used == begin + 1 && k->data[begin] == 1.0;
         k->indptr[i + 1] = used;
-        k->root[i] = used == k->indptr[i] + 1 && k->data[used - 1] == 1.0 ? UNKNOWN : (int32_t)i;
+        k->root[i] = is_way ? UNKNOWN : (int32_t)i;
+        k->kept[i] = (int32_t)i;
         k->shift[i] = 0.0;
+        k->pace[i] = pace_of(ahead);
+        any_way |= is_way;
     }
-    skip_ways(k);
+    k->left = k->n;
+    if (any_way)
+        skip_ways(k);
 }
