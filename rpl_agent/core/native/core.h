@@ -556,20 +556,27 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
 
 /* ---------------------------------------------------------------------- known.c, decided.c, part.c, approach.c: a known nature */
 
-/* Bounds low, high (S) and the agent's rows (S) of a game whose set is a POINT and whose gamma is 1: probabilities to `reach`
- * a target (S), costs that are infinite if it is missed (`must_reach`), or sums of rewards >= 0, where plays end in `decided`
- * states (S), which are worth 0 unless they are targets. `precision` is the width at any state, relative to values above 1,
- * `guess` (S) a start. Chains of the agent's rows have at most `capacity` transitions, rows at most `longest`. Returns the
- * number of sweeps, or -1 where more than `budget` would be needed or sweeps are not the way to solve it: then nothing that
- * was written means anything. */
-int64_t solve_known(const game *play, const graph *g, const bool *target /*[g.count]*/, const bool *decided /*[g.count]*/,
-                    bool reach, bool must_reach, double precision, int64_t budget, int64_t capacity,
-                    const double *guess OPTIONAL /*[g.count]*/, double *low /*[g.count]*/, double *high /*[g.count]*/,
-                    int64_t *rows /*[g.count]*/, int64_t threads, int64_t longest,
-                    double *memory SCRATCH /*[4 * threads * longest + 24 * g.count
+/* Probabilities to `reach` a target, costs that are infinite if it is missed (`must_reach`), or sums of rewards >= 0. */
+typedef struct question {
+    bool reach;
+    bool must_reach;
+    double precision; /* the width at any state, relative to values above 1 */
+    int64_t budget;   /* the most sweeps */
+    int64_t capacity; /* the most transitions of a chain of the agent's rows */
+    int64_t longest;  /* the most of a row */
+    int64_t threads;
+} question;
+
+/* Bounds low, high (S) and the agent's rows (S) of a game whose set is a POINT and whose gamma is 1, where plays end in
+ * `decided` states (S), which are worth 0 unless they are targets (S); `guess` (S): a start. Returns the number of sweeps,
+ * or -1 where sweeps are not the way to solve it: then nothing that was written means anything. */
+int64_t solve_known(const game *play, const graph *g, const question *asked, const bool *target /*[g.count]*/,
+                    const bool *decided /*[g.count]*/, const double *guess OPTIONAL /*[g.count]*/,
+                    double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,
+                    double *memory SCRATCH /*[4 * asked.threads * asked.longest + 24 * g.count
                                               + 2 * (g.state_ptr[g.count] + g.row_ptr[g.state_ptr[g.count]])
-                                              + capacity + (5 * g.count + g.state_ptr[g.count]
-                                              + g.row_ptr[g.state_ptr[g.count]] + capacity) / 2
+                                              + asked.capacity + (5 * g.count + g.state_ptr[g.count]
+                                              + g.row_ptr[g.state_ptr[g.count]] + asked.capacity) / 2
                                               + (5 * g.count + g.state_ptr[g.count]) / 8 + 12]*/);
 
 /* values (S) = the largest totals of rewards (R) of any sign that an agent collects who may stop at any state, in states

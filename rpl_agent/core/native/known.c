@@ -338,9 +338,8 @@ static void *take(char **memory, int64_t count, size_t size)
     return taken;
 }
 
-int64_t solve_known(const game *play, const graph *g, const bool *target, const bool *decided, bool reach, bool must_reach,
-                    double precision, int64_t budget, int64_t capacity, const double *guess, double *low, double *high,
-                    int64_t *rows, int64_t threads, int64_t longest, double *memory)
+int64_t solve_known(const game *play, const graph *g, const question *asked, const bool *target, const bool *decided,
+                    const double *guess, double *low, double *high, int64_t *rows, double *memory)
 {
     const int64_t states = g->count, all = g->state_ptr[states], transitions = g->row_ptr[all];
     char *left = (char *)memory;
@@ -349,14 +348,14 @@ int64_t solve_known(const game *play, const graph *g, const bool *target, const 
 #define STATES(count) take(&left, count, sizeof(int64_t))
 #define MARKS(count) take(&left, count, 1)
     double *p = NUMBERS(transitions);
-    const scratch space = {threads, longest, 0, NUMBERS(4 * threads * longest)};
+    const scratch space = {asked->threads, asked->longest, 0, NUMBERS(4 * asked->threads * asked->longest)};
     known k = {
         .play = play,
         .g = g,
         .space = &space,
         .target = target,
-        .reach = reach,
-        .must_reach = must_reach,
+        .reach = asked->reach,
+        .must_reach = asked->must_reach,
         .p = p,
         .low = low,
         .high = high,
@@ -372,7 +371,7 @@ int64_t solve_known(const game *play, const graph *g, const bool *target, const 
         .weight = NUMBERS(transitions),
         .base = NUMBERS(all),
         .scale = NUMBERS(all),
-        .data = NUMBERS(capacity),
+        .data = NUMBERS(asked->capacity),
         .place = STATES(states),
         .order = STATES(states),
         .chosen = STATES(states),
@@ -383,8 +382,8 @@ int64_t solve_known(const game *play, const graph *g, const bool *target, const 
         .first = PLACES(states + 1),
         .entry = PLACES(all + 1),
         .target_of = PLACES(transitions),
-        .indices = PLACES(capacity),
-        .budget = budget,
+        .indices = PLACES(asked->capacity),
+        .budget = asked->budget,
     };
     int64_t *more = STATES(7 * states);
     bool *done = MARKS(states), *sets = MARKS(4 * states);
@@ -394,7 +393,7 @@ int64_t solve_known(const game *play, const graph *g, const bool *target, const 
         for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++)
             p[t] = g->row_ptr[row + 1] - g->row_ptr[row] == 1 ? 1.0 : play->set->lower[play->rows->expression[t]];
     for (int64_t s = 0; s < states; s++) {
-        low[s] = high[s] = reach && target[s] ? 1.0 : 0.0;
+        low[s] = high[s] = asked->reach && target[s] ? 1.0 : 0.0;
         rows[s] = g->state_ptr[s];
     }
     memcpy(done, decided, states);
@@ -403,5 +402,5 @@ int64_t solve_known(const game *play, const graph *g, const bool *target, const 
     if (memchr(done, false, states) == NULL)
         return 1;
     memcpy(k.value, low, states * sizeof *low);
-    return solve_parts(&k, done, precision, guess, more) ? k.sweeps + 1 : -1;
+    return solve_parts(&k, done, asked->precision, guess, more) ? k.sweeps + 1 : -1;
 }

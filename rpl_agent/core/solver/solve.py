@@ -277,26 +277,18 @@ def _known_bounds(problem: Problem, max_iterations: int, guess: np.ndarray | Non
     pmdp, criterion = problem.pmdp, problem.criterion
     if problem.cs.kind != POINT or criterion.contracts or criterion.signed or problem.forward is not None:
         return None
-    states = pmdp.num_states
-    lower, upper, rows = np.empty(states), np.empty(states), np.empty(states, np.int64)
-    sweeps = core.solve_known(
-        problem.game,
-        model_graph(pmdp).both_ways,
-        problem.task.target,
-        problem.task.decided,
-        not criterion.pays,
-        criterion.must_reach,
-        width,
-        max_iterations,
-        pmdp.num_transitions if problem.agent == FIXED_AGENT else longest_chain(pmdp),
-        guess,
-        lower,
-        upper,
-        rows,
-        useful_threads(pmdp.num_rows),
-        longest_row(pmdp),
-        None,
+    asked = core.Question(
+        reach=not criterion.pays,
+        must_reach=criterion.must_reach,
+        precision=width,
+        budget=max_iterations,
+        capacity=pmdp.num_transitions if problem.agent == FIXED_AGENT else longest_chain(pmdp),
+        longest=longest_row(pmdp),
+        threads=useful_threads(pmdp.num_rows),
     )
+    graph, task, states = model_graph(pmdp).both_ways, problem.task, pmdp.num_states
+    lower, upper, rows = np.empty(states), np.empty(states), np.empty(states, np.int64)
+    sweeps = core.solve_known(problem.game, graph, asked, task.target, task.decided, guess, lower, upper, rows, None)
     return None if sweeps < 0 else _Found(lower, upper, rows, None, sweeps, swept=True)
 
 
