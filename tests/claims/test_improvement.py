@@ -200,6 +200,14 @@ def test_returns_of_a_log_without_rows_of_some_plays_bound_nothing(tmp_path, sta
         log_returns(pmdp, log, "maximise probability of won")
 
 
+def test_returns_of_a_log_say_nothing_of_the_reward_of_an_instant(grid, tmp_path):
+    """They would be 0, whatever the state is worth."""
+    pmdp, theta, _, baseline = grid
+    simulate_log(tmp_path / "log.csv", pmdp, theta, episodes=5, max_steps=9, policy=baseline)
+    with pytest.raises(DataError, match="the reward of an instant"):
+        log_returns(pmdp, tmp_path / "log.csv", Objective.instant("gain", 4), bounds=(-1.0, 0.0))
+
+
 def test_a_cut_episode_counts_with_all_that_it_may_still_earn(tmp_path):
     pmdp = build(
         0, lambda s: {"go": {s + 1: "p", s: "1 - p"}} if s < 3 else {"stay": {s: 1}}, domain=["p"],

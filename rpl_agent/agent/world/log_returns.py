@@ -14,7 +14,7 @@ import numpy as np
 
 from rpl_agent.agent.world.plays import finished, gains, over_at_once, value_range
 from rpl_agent.core.errors import DataError, finite_range
-from rpl_agent.core.model import Objective, ParametricMDP, Task
+from rpl_agent.core.model import Instant, Objective, ParametricMDP, Task
 from rpl_agent.formats.logs import log_steps
 from rpl_agent.guarantee.claims.improvement import LogReturns
 
@@ -44,6 +44,8 @@ def log_returns(
     """
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     task = objective.resolve(pmdp)
+    if isinstance(objective.criterion, Instant):
+        raise DataError(f"no step of a log is paid {objective.describe()}, the reward of an instant: give the policy")
     _require_steps(pmdp, task)
     transitions, starts = log_steps(pmdp, source)
     own = value_range(pmdp, objective, None)
