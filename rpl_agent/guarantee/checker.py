@@ -62,7 +62,7 @@ MOST_BYTES, MOST_ENTRIES = 1 << 27, 20_000_000
 MOST_DIGITS, MOST_DEGREE, MOST_BITS = 1_000, 100, 1 << 14
 MOST_STEPS, MOST_WORK, MOST_MARKS, MOST_LOGARITHMS = 100_000, 20_000_000, 1_000, 500_000
 MOST_PIECES = 256  # of a region, in one bound or comparison
-MOST_SHARED = 10_000  # expressions of a model in which unions of outcomes are looked for
+MOST_SHARED, MOST_PARTS = 1_000, 5_000_000  # expressions of a model in which unions are looked for, and looks
 MOST_SLABS = 200  # of a ball
 LONGEST = 300  # sentence, and name in it
 BOX, SIDES = ("parameters", "lower", "upper"), (("lower", False), ("upper", True))
@@ -499,6 +499,7 @@ class Unions:
     def __init__(self, table: list[Polynomial], events: list[int]) -> None:
         self.table, self.wanted = table, dict[tuple[int, bool], Polynomial]()
         self.of_part: dict[int, list[tuple[int, bool]]] = {}
+        self.looks = 0
         labels = table if len(table) <= MOST_SHARED else []
         often, by_rarest = Counter(term for terms in labels for term in terms.items()), dict[Any, list[int]]()
         for f, terms in enumerate(labels):
@@ -508,15 +509,21 @@ class Unions:
             other = combined([(Fraction(1), {(): Fraction(1)}), (Fraction(-1), table[f])])
             for happened, wanted in ((True, table[f]), (False, other)):
                 near = [g for term in wanted.items() for g in by_rarest.get(term, ())]
+                self._count(len(near))
                 parts = [g for g in near if table[g].items() <= wanted.items()]
                 for g in parts if len(parts) > 1 else []:
                     self.wanted[f, happened] = wanted
                     self.of_part.setdefault(g, []).append((f, happened))
 
+    def _count(self, looks: int) -> None:
+        self.looks += looks
+        need(self.looks <= MOST_PARTS, f"unions of outcomes take more than {MOST_PARTS:,} looks")
+
     def of(self, labels: tuple[int, ...], known: set[int]) -> list[Observed]:
         """The unions of a row with these expressions, but for events that are ``known`` there already."""
         places: dict[tuple[int, bool], list[int]] = {}
         for k, f in enumerate(labels):
+            self._count(len(self.of_part.get(f, ())))
             for key in self.of_part.get(f, ()):
                 places.setdefault(key, []).append(k)
         found = dict[int, Observed]()
@@ -592,7 +599,7 @@ class Intervals:
         for moves, counts in zip(self.model.moves, data.rows):
             labels, total = tuple(f for _, f in moves), sum(counts)
             if labels not in observed:
-                single = self._single(labels, events, mate)
+                single = self.single(labels, events, mate)
                 observed[labels] = single + unions.of(labels, {event for event, *_ in single})
             for event, places, happened in observed[labels]:
                 n = sum(counts[k] for k in places)
@@ -600,7 +607,8 @@ class Intervals:
                 events[event] = events[event][0] + won, events[event][1] + total - won
         return events
 
-    def _single(self, labels: tuple[int, ...], events: Any, mate: dict[int, int]) -> list[Observed]:
+    @staticmethod
+    def single(labels: tuple[int, ...], events: Any, mate: dict[int, int]) -> list[Observed]:
         """The events that are one outcome of a row with these expressions, or the complement of one."""
         found = []
         for k, f in enumerate(labels):

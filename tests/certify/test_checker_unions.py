@@ -9,6 +9,7 @@ import pytest
 
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import confidence_intervals, event_table
+from rpl_agent.core.evidence.unions import MOST_SHARED
 from rpl_agent.core.model import Domain, Objective, build
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.likelihood.checked_model import model_content
@@ -86,6 +87,14 @@ def test_a_row_that_has_the_event_alone_counts_once():
     assert found["a + b"] == (2, 8)
 
 
+def test_a_row_has_an_event_by_itself_or_by_its_complement():
+    """Expression 1 is the complement of the event 0, and 2 is an event without one."""
+    events, mate = {0: None, 2: None}, {0: 1, 1: 0, 2: 2}
+    assert checker.Intervals.single((0, 1), events, mate) == [(0, [0], True)]
+    assert checker.Intervals.single((2, 1, 3), events, mate) == [(2, [0], True), (0, [1], False)]
+    assert checker.Intervals.single((2, 2, 1), events, mate) == [(0, [2], False)]
+
+
 def test_large_tables_are_not_searched(monkeypatch):
     pmdp = die({"apart": APART, "wall": {1: "a + b", 3: "c", 4: REST}})
     counted = {("apart", k): 10 for k in range(1, 5)}
@@ -94,6 +103,25 @@ def test_large_tables_are_not_searched(monkeypatch):
     assert events(pmdp, counted)["a + b"] == (20, 20)
     monkeypatch.setattr(checker, "MOST_SHARED", pmdp.num_expressions - 1)
     assert events(pmdp, counted)["a + b"] == (0, 0)
+
+
+def test_a_table_that_takes_too_many_looks_is_refused(monkeypatch):
+    pmdp = die({"apart": APART, "wall": {1: "a + b", 3: "c", 4: REST}})
+    table = [dict(terms) for terms in checker.Model(content(pmdp)).table]
+    looks = checker.Unions(table, list(range(len(table))))
+    looks.of(tuple(range(len(table))), set())
+    for most, holds in ((looks.looks, True), (looks.looks - 1, False)):
+        monkeypatch.setattr(checker, "MOST_PARTS", most)
+        again = checker.Unions(table, list(range(len(table))))
+        if holds:
+            again.of(tuple(range(len(table))), set())
+        else:
+            with pytest.raises(checker.Refused, match="looks"):
+                again.of(tuple(range(len(table))), set())
+
+
+def test_both_sides_look_in_tables_of_the_same_size():
+    assert checker.MOST_SHARED == MOST_SHARED
 
 
 @pytest.mark.parametrize("seed", range(8))

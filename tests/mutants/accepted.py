@@ -112,7 +112,13 @@ NAMES: dict[str, str] = {
     f"{CHECKER} Intervals.__init__: min → max": "any of the factors makes lines of one polynomial comparable",
     f"{CHECKER} Intervals._propagate: 2 → (1)": "each round alone is sound",
     f"{CHECKER} Intervals._propagate: 2 → 3": "each round alone is sound",
-    f"{CHECKER} Intervals._events: 1 → 2 (2)": "no expression has a negative number",
+    f"{CHECKER} Intervals.single: 1 → 2": "no expression has a negative number",
+    f"{CHECKER} Unions.__init__: min → max": "any term of a part finds it",
+    f"{CHECKER} Unions.__init__: table[g].items() <= wanted.items() → (table[g].items() < wanted.items())": (
+        "a row with the event itself has it alone"
+    ),
+    f"{CHECKER} Unions.__init__: len(parts) > 1 → (len(parts) >= 1)": "a single part that adds up to an event is it",
+    f"{CHECKER} Unions.__init__: 1 → (0) (4)": "a single part that adds up to an event is it",
     f"{CHECKER} Known.enclose: 0 → (-1)": "there is one coordinate",
     f"{CHECKER} Known.enclose: 0 → (-1) (2)": "there is one coordinate",
     f"{CHECKER} Known.enclose: 0 → (-1) (3)": "there is one coordinate",

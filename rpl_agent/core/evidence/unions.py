@@ -20,7 +20,7 @@ import scipy
 from rpl_agent.core.model import ExpressionTable, ParametricMDP
 
 #: Models with more expressions hardly share any, and are not searched.
-MOST_SHARED = 10_000
+MOST_SHARED = 1_000
 
 #: Numerators by monomial.
 Terms = dict[int, int]
