@@ -108,6 +108,7 @@ def test_large_tables_are_not_searched(monkeypatch):
 def test_a_table_that_takes_too_many_looks_is_refused(monkeypatch):
     pmdp = die({"apart": APART, "wall": {1: "a + b", 3: "c", 4: REST}})
     table = [dict(terms) for terms in checker.Model(content(pmdp)).table]
+    assert checker.Unions([], []).looks == 0
     looks = checker.Unions(table, list(range(len(table))))
     looks.of(tuple(range(len(table))), set())
     for most, holds in ((looks.looks, True), (looks.looks - 1, False)):
