@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,29 +31,45 @@ WIDENED = (0.0, 1e-13, 1e-10, 1e-7)
 PRECISION = 1e-9
 
 
-def candidates(
-    relaxation: Intervals, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool, over: bool
-) -> Iterator[dict[str, Any]]:
-    """Value functions of one side, for the policy (``own``) or for all, the most promising ones first.
+class BoundGoal(NamedTuple):
+    """The bound to prove: one side of the value of a policy, or of every policy."""
 
-    ``over``: also those whose rows hold over cuts, which take seconds to find.
+    objective: Objective
+    policy: Policy  # with ``every_policy``: where the search for the best one starts
+    every_policy: bool
+    upper: bool
+
+    @property
+    def fixed(self) -> Policy | None:
+        """The policy whose value is bounded; None: every one."""
+        return None if self.every_policy else self.policy
+
+    @property
+    def sign(self) -> float:
+        return 1.0 if self.upper else -1.0
+
+
+def candidates(relaxation: Intervals, base: Foundation, goal: BoundGoal, with_cuts: bool) -> Iterator[dict[str, Any]]:
+    """Value functions for a goal, the most promising ones first.
+
+    ``with_cuts``: also those whose rows hold over cuts, which take seconds to find.
     """
-    found: list[Any] = [plain(relaxation, objective, policy, own, upper)]
+    found: list[Any] = [plain(relaxation, goal)]
     if base.cuts is not None and base.region.line.is_product:
-        found.append(affine(relaxation, base, objective, policy, own, upper, box_frame(base.region.boxed())))
+        found.append(affine(relaxation, base, goal, box_frame(base.region.boxed())))
     if base.frame is not None:
-        found.insert(0, affine(relaxation, base, objective, policy, own, upper))
-        if over and base.region.line.is_product:
-            found.append(affine(relaxation, base, objective, policy, own, upper, over=True))
+        found.insert(0, affine(relaxation, base, goal))
+        if with_cuts and base.region.line.is_product:
+            found.append(affine(relaxation, base, goal, with_cuts=True))
     rows = None if base.cuts is None else base.cuts.relaxation(relaxation.pmdp)
     if rows is not None:
-        found.append(plain(rows, objective, policy, own, upper))
-    scale, sign = time_scale(relaxation.pmdp, objective), 1.0 if upper else -1.0
-    for _, values in sorted((f for f in found if f is not None), key=lambda f: sign * f[0]):
+        found.append(plain(rows, goal))
+    scale = time_scale(relaxation.pmdp, goal.objective)
+    for _, values in sorted((f for f in found if f is not None), key=lambda f: goal.sign * f[0]):
         infinite = np.isposinf(values["values"])
-        much = [] if upper or not infinite.any() else [_missed(relaxation, ~infinite, policy if own else None)]
+        much = [] if goal.upper or not infinite.any() else [_missed(relaxation, ~infinite, goal.fixed)]
         for large, slack in itertools.product([None, *much], WIDENED):
-            yield shown(values, scale, sign * slack, large) | _numbered(relaxation.pmdp, base, values, scale)
+            yield shown(values, scale, goal.sign * slack, large) | _numbered(relaxation.pmdp, base, values, scale)
 
 
 def _numbered(pmdp: ParametricMDP, base: Foundation, values: dict[str, Any], scale: np.ndarray) -> dict[str, Any]:
@@ -80,31 +96,29 @@ def _numbered(pmdp: ParametricMDP, base: Foundation, values: dict[str, Any], sca
     return {"rows": rows}
 
 
-def common_functions(
-    relaxation: Intervals, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
-) -> Iterator[dict[str, Any]]:
+def common_functions(relaxation: Intervals, base: Foundation, goal: BoundGoal) -> Iterator[dict[str, Any]]:
     """`candidates` for comparisons at one parameter: affine functions first."""
-    makers: list[Any] = [affine(relaxation, base, objective, policy, own, upper)] if base.frame is not None else []
-    scale, sign = time_scale(relaxation.pmdp, objective), 1.0 if upper else -1.0
-    for found in (*makers, plain(relaxation, objective, policy, own, upper)):
+    makers: list[Any] = [affine(relaxation, base, goal)] if base.frame is not None else []
+    scale = time_scale(relaxation.pmdp, goal.objective)
+    for found in (*makers, plain(relaxation, goal)):
         for slack in WIDENED if found is not None else ():
-            yield shown(found[1], scale, sign * slack, None)
+            yield shown(found[1], scale, goal.sign * slack, None)
 
 
 def summed_functions(
     relaxation: Intervals, base: Foundation, total: WeightedSum, upper: bool
 ) -> Iterator[dict[str, Any]]:
     """Functions of a weighted sum of values, for every policy, in the states of the model without the added end."""
-    objective, sign = total.objective, 1.0 if upper else -1.0
-    start = solve(relaxation, objective, Nature.ADVERSARIAL, precision=PRECISION).policy
-    found: list[Any] = [plain(relaxation, objective, start, False, upper)]
+    start = solve(relaxation, total.objective, Nature.ADVERSARIAL, precision=PRECISION).policy
+    goal = BoundGoal(total.objective, start, every_policy=True, upper=upper)
+    found: list[Any] = [plain(relaxation, goal)]
     if base.frame is not None:
-        found.insert(0, affine(relaxation, base, objective, start, False, upper))
-    for _, values in sorted((f for f in found if f is not None), key=lambda f: sign * f[0]):
+        found.insert(0, affine(relaxation, base, goal))
+    for _, values in sorted((f for f in found if f is not None), key=lambda f: goal.sign * f[0]):
         cut = {name: part[:-1] if isinstance(part, np.ndarray) else part for name, part in values.items()}
         cut["values"] = cut["values"] + total.constant
         for slack in WIDENED:
-            yield shown(cut, np.ones(len(cut["values"])), sign * slack, None)
+            yield shown(cut, np.ones(len(cut["values"])), goal.sign * slack, None)
 
 
 def _missed(relaxation: Intervals, finite: np.ndarray, policy: Policy | None) -> np.ndarray:
@@ -126,43 +140,34 @@ def time_scale(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
     return objective.resolve(pmdp).objective.discount ** late.astype(float)
 
 
-def plain(
-    relaxation: Relaxation, objective: Objective, policy: Policy, own: bool, upper: bool
-) -> tuple[float, dict[str, Any]]:
+def plain(relaxation: Relaxation, goal: BoundGoal) -> tuple[float, dict[str, Any]]:
     """Bounds per state over the intervals of expressions."""
-    nature = Nature.ADVERSARIAL if upper == (objective.sense is Sense.MIN) else Nature.COOPERATIVE
-    solution = solve(relaxation, objective, nature, policy=policy if own else None, precision=PRECISION, side=upper)
-    values = solution.upper_values if upper else solution.lower_values
-    return float(solution.upper if upper else solution.lower), {"kind": relaxation.name, "values": values}
+    nature = Nature.ADVERSARIAL if goal.upper == (goal.objective.sense is Sense.MIN) else Nature.COOPERATIVE
+    solution = solve(relaxation, goal.objective, nature, policy=goal.fixed, precision=PRECISION, side=goal.upper)
+    values = solution.upper_values if goal.upper else solution.lower_values
+    return float(solution.upper if goal.upper else solution.lower), {"kind": relaxation.name, "values": values}
 
 
 def affine(
-    relaxation: Relaxation,
-    base: Foundation,
-    objective: Objective,
-    policy: Policy,
-    own: bool,
-    upper: bool,
-    box: BoxFrame | None = None,
-    over: bool = False,
+    relaxation: Relaxation, base: Foundation, goal: BoundGoal, box: BoxFrame | None = None, with_cuts: bool = False
 ) -> tuple[float, dict[str, Any]] | None:
     """Functions that are affine over the ball of the likelihood, or over a box around the region.
 
-    ``over``: those of `coupled.gradients.over_cuts`, whose rows hold over cuts as well.
+    ``with_cuts``: those of `coupled.gradients.over_cuts`, whose rows hold over cuts as well.
     """
     frame, cuts = box or base.frame, base.cuts
     assert frame is not None and cuts is not None
-    problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
-    side, start = Side.UPPER if upper else Side.LOWER, problem.pmdp.initial_state
-    expansion = expansion_of(problem, frame, policy if own else None, policy)
+    problem = Problem.of(relaxation, goal.objective, Nature.ADVERSARIAL, None)
+    side, start = Side.UPPER if goal.upper else Side.LOWER, problem.pmdp.initial_state
+    expansion = expansion_of(problem, frame, goal.fixed, goal.policy)
     if expansion is None:
         return None
-    if over:
+    if with_cuts:
         if not can_search(problem, expansion):
             return None
-        bound = over_cuts(problem, expansion, side, not own, cuts.A, cuts.b)
+        bound = over_cuts(problem, expansion, side, goal.every_policy, cuts.A, cuts.b)
     else:
-        bound = find_bound(problem, expansion, side, not own)
+        bound = find_bound(problem, expansion, side, goal.every_policy)
     if bound is None:
         return None
     slope = side.value * bound.gradient[..., start, :].reshape(-1, frame.dimension)[-1]

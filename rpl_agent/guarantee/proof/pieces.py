@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,13 @@ PIECES = 24
 ROOM = 2.0**-12
 #: The most tangents of the likelihood that are added for the bound of one piece.
 TOUCHES = 3
+
+
+class StatedObjective(NamedTuple):
+    """An objective, and the same as the checker reads it."""
+
+    objective: Objective
+    stated: checker.Objective
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +58,7 @@ class PieceFunctions:
 def proved_in_pieces(
     relaxation: Intervals,
     base: Foundation,
-    objective: tuple[Objective, checker.Objective],
+    objective: StatedObjective,
     asked: list[BoundedValue],
     enough: float,
     least: float | None,
@@ -61,7 +68,7 @@ def proved_in_pieces(
     The value that is bounded from below counts with the opposite sign. Pieces are split until the result is ``enough``,
     or a split gains less than ``least`` (None: a share of the result).
     """
-    count = affordable_pieces(PIECES, relaxation.pmdp.num_transitions, objective[0].horizon)
+    count = affordable_pieces(PIECES, relaxation.pmdp.num_transitions, objective.objective.horizon)
     cuts = base.cuts
     if count < 2 or cuts is None or len(cuts.low) > GRAPH_DIMENSION:
         raise checker.Refused("pieces of the region are not tried")
@@ -80,12 +87,12 @@ class PieceSearch:
         self,
         relaxation: Intervals,
         cuts: Cuts,
-        objective: tuple[Objective, checker.Objective],
+        objective: StatedObjective,
         asked: list[BoundedValue],
     ) -> None:
-        self.problem = Problem.of(relaxation, objective[0], Nature.ADVERSARIAL, None)
-        self.cuts, self.asked, self.stated = cuts, asked, objective[1]
-        self.scale = time_scale(relaxation.pmdp, objective[0])
+        self.problem = Problem.of(relaxation, objective.objective, Nature.ADVERSARIAL, None)
+        self.cuts, self.asked, self.stated = cuts, asked, objective.stated
+        self.scale = time_scale(relaxation.pmdp, objective.objective)
         self.program = GrowingProgram()
 
     def found(

@@ -11,30 +11,30 @@ import numpy as np
 from rpl_agent.core.coupled.products.gain import ProvedRow, are_covered, blocks_of, least_sum
 from rpl_agent.core.coupled.products.rooms import Rooms
 from rpl_agent.core.coupled.products.rows import Term
-from rpl_agent.core.model import Nature, Objective
+from rpl_agent.core.model import Nature
 from rpl_agent.core.regions.blocks import factorisation
 from rpl_agent.core.relaxations.interval import Intervals
 from rpl_agent.core.solver.problem import Problem
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.proof.foundation import Cuts, Foundation, box_frame
 from rpl_agent.guarantee.proof.functions import WIDENED, prove_claim, shown, time_scale
-from rpl_agent.guarantee.proof.pieces import BoundedValue
+from rpl_agent.guarantee.proof.pieces import BoundedValue, StatedObjective
 
 
 def proved_by_products(
-    relaxation: Intervals, base: Foundation, objective: tuple[Objective, checker.Objective], asked: list[BoundedValue]
+    relaxation: Intervals, base: Foundation, objective: StatedObjective, asked: list[BoundedValue]
 ) -> tuple[dict[str, Any], Fraction]:
     """(part of the file, the most of a value, or of the difference of two); raises `Refused` if none is proved.
 
     The value that is bounded from below counts with the opposite sign.
     """
-    problem, cuts = Problem.of(relaxation, objective[0], Nature.ADVERSARIAL, None), base.cuts
+    problem, cuts = Problem.of(relaxation, objective.objective, Nature.ADVERSARIAL, None), base.cuts
     rooms = None if cuts is None else _rooms(problem, base, cuts)
     terms = [Term(-one.side.value, None if one.every_policy else one.policy) for one in asked]
     found = None if rooms is None else least_sum(problem, rooms, terms, few=True)
     if cuts is None or rooms is None or found is None:
         raise checker.Refused("no function is proved by products of cuts")
-    scale, kept, pairs = time_scale(relaxation.pmdp, objective[0]), len(base.region.cuts), []
+    scale, kept, pairs = time_scale(relaxation.pmdp, objective.objective), len(base.region.cuts), []
     try:
         numbers = _numbered(cuts, rooms)
         for one, U, rows in zip(asked, found.functions, found.rows):
@@ -42,7 +42,7 @@ def proved_by_products(
             values["gradient"] = -one.side.value * U[:, 1:]
             factors = scale[problem.pmdp.row_state]
             products = {f"0 {row.first}": _shown(row, numbers, factors[row.first]) for row in rows}
-            pairs.append(_proved(base, one, values, products, scale, objective[1]))
+            pairs.append(_proved(base, one, values, products, scale, objective.stated))
         start = base.multipliers([claim for claim, _ in pairs])
         most = checker.at_most([claim for claim, _ in pairs], start)
     except checker.Refused:

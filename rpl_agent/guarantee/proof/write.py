@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -34,9 +34,9 @@ from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.region import Learned, has_joint_set, learned
 from rpl_agent.guarantee.proof.content import data_content
 from rpl_agent.guarantee.proof.foundation import Foundation
-from rpl_agent.guarantee.proof.functions import candidates, common_functions, prove_claim, summed_functions
+from rpl_agent.guarantee.proof.functions import BoundGoal, candidates, common_functions, prove_claim, summed_functions
 from rpl_agent.guarantee.proof.optimal import optimality
-from rpl_agent.guarantee.proof.pieces import BoundedValue, proved_in_pieces
+from rpl_agent.guarantee.proof.pieces import BoundedValue, StatedObjective, proved_in_pieces
 from rpl_agent.guarantee.proof.products import proved_by_products
 from rpl_agent.guarantee.proof.statement import Claims
 
@@ -136,6 +136,17 @@ def read_proof(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} cannot be read as a proof: {error}") from None
 
 
+class ProvedBound(NamedTuple):
+    """A bound on a value, or on the difference of two, and what proves it.
+
+    part : of the file. claim : of the function that proves the bound; None if it takes several.
+    """
+
+    bound: Fraction
+    part: dict[str, Any]
+    claim: checker.Claim | None = None
+
+
 class _Proof:
     """A proof in the making."""
 
@@ -229,31 +240,32 @@ class _Proof:
             return
         better = min if upper else max
         bounds = [Fraction(upper)] if (stated.is_reach if upper else stated.is_positive) else []
-        asked = (objective, policy or self.asked.policy, policy is not None, upper)
-        ways, by_products = list[tuple[Fraction, checker.Claim | None, dict[str, Any]]](), self.by_products
+        goal = BoundGoal(objective, policy or self.asked.policy, every_policy=policy is None, upper=upper)
+        ways, by_products = list[ProvedBound](), self.by_products
 
-        def by_functions(over: bool) -> None:
-            functions = candidates(self._relaxation(base), base, *asked, over)
+        def by_functions(with_cuts: bool) -> None:
+            functions = candidates(self._relaxation(base), base, goal, with_cuts)
             found = self._proved(base, functions, policy, upper, stated)
             if found is not None:
-                ways.append((stated.off(found[0], Fraction(self.asked.reward_error), upper), *found[1:]))
+                bound = stated.off(found.bound, Fraction(self.asked.reward_error), upper)
+                ways.append(found._replace(bound=bound))
 
         def falls_short() -> bool:
-            return not ways or self._falls_short(better(way[0] for way in ways), computed)
+            return not ways or self._falls_short(better(way.bound for way in ways), computed)
 
-        by_functions(over=not by_products)
+        by_functions(with_cuts=not by_products)
         if policy is None and name in dict(checker.SIDES) and self.asked.weights is not None:
             ways += self._within(base, upper)
         if falls_short():
-            ways += self._in_pieces(base, (objective, stated), policy, upper, computed)
+            ways += self._in_pieces(base, StatedObjective(objective, stated), policy, upper, computed)
         if falls_short() and by_products:
-            by_functions(over=True)
+            by_functions(with_cuts=True)
         if ways:
-            bound, claim, values = better(ways, key=lambda way: way[0])
-            if claim is not None:
-                self.claims[name] = claim
-            self.parts[name] = values | {"region": self._place(base)}
-            bounds.append(bound)
+            best = better(ways, key=lambda way: way.bound)
+            if best.claim is not None:
+                self.claims[name] = best.claim
+            self.parts[name] = best.part | {"region": self._place(base)}
+            bounds.append(best.bound)
         if bounds:
             self.claim[name] = (max if upper else min)(_rounded(better(bounds), upper), computed)
 
@@ -264,8 +276,8 @@ class _Proof:
         policy: Policy | None,
         upper: bool,
         objective: checker.Objective,
-    ) -> tuple[Fraction, checker.Claim, dict[str, Any]] | None:
-        """(bound, claim, function) of the first function that the checker accepts; None if it accepts none."""
+    ) -> ProvedBound | None:
+        """The bound by the first function that the checker accepts; None if it accepts none."""
         kept = len(base.region.cuts)
         for values in functions:
             try:
@@ -274,7 +286,7 @@ class _Proof:
                     values["duals"] = claim.duals = base.cuts.duals(claim)
                 prove_claim(claim, values)
                 bound = claim.at_start() if claim.ball is None else base.sharpened(claim, values)
-                return bound, claim, values
+                return ProvedBound(bound, values, claim)
             except checker.Refused:
                 if base.cuts is not None:
                     base.cuts.keep(kept)
@@ -291,28 +303,28 @@ class _Proof:
     def _in_pieces(
         self,
         base: Foundation,
-        objective: tuple[Objective, checker.Objective],
+        objective: StatedObjective,
         policy: Policy | None,
         upper: bool,
         computed: float,
-    ) -> list[tuple[Fraction, checker.Claim | None, dict[str, Any]]]:
+    ) -> list[ProvedBound]:
         """`_proved` by pieces of the region, for the claim of no function, and by products of cuts."""
         side, error = Side.UPPER if upper else Side.LOWER, Fraction(self.asked.reward_error)
         value = BoundedValue(policy or self.asked.policy, self._rules(base, policy), side, policy is None)
         with suppress(checker.Refused, np.linalg.LinAlgError):
             stated = enough = Fraction(computed)
             for _ in range(4 if error else 0):  # what becomes the certificate's number if rewards deviate
-                enough = stated - (objective[1].off(enough, error, upper) - enough)
+                enough = stated - (objective.stated.off(enough, error, upper) - enough)
             part, most = self._pieces(base, [value], side.value * float(enough), self._notable, objective)
-            return [(objective[1].off(most if upper else -most, error, upper), None, part)]
+            return [ProvedBound(objective.stated.off(most if upper else -most, error, upper), part)]
         with suppress(checker.Refused, np.linalg.LinAlgError):
             part, most = proved_by_products(self._relaxation(base), base, objective, [value])
-            bound = objective[1].off(most if upper else -most, error, upper)
+            bound = objective.stated.off(most if upper else -most, error, upper)
             self.by_products = not self._falls_short(bound, computed)
-            return [(bound, None, part)]
+            return [ProvedBound(bound, part)]
         return []
 
-    def _within(self, base: Foundation, upper: bool) -> list[tuple[Fraction, checker.Claim | None, dict[str, Any]]]:
+    def _within(self, base: Foundation, upper: bool) -> list[ProvedBound]:
         """`_proved` for every policy that keeps the limits, by a weighted sum; empty if there is no such sum."""
         weights, thresholds = self.asked.weights, [limit.threshold for limit in self.asked.objective.limits]
         assert weights is not None
@@ -328,7 +340,8 @@ class _Proof:
             found = self._proved(base, functions, None, upper, stated)
             if found is not None:
                 rest = sum(Fraction(w) * Fraction(c) for w, c in zip(weights, thresholds))
-                return [(found[0] - rest, found[1], found[2] | {"weights": list(weights)})]
+                part = found.part | {"weights": list(weights)}
+                return [ProvedBound(found.bound - rest, part, found.claim)]
         return []
 
     # ------------------------------------------------------------------ comparisons
@@ -344,19 +357,19 @@ class _Proof:
             known.append(Fraction(upper) - Fraction(lower))
         with suppress(checker.Refused):
             checker.need(not self.limits, "only the gap is a regret among policies that keep limits")
-            part, regret = self._compared(base)
-            if "fates" not in part and self._falls_short(min([regret, *known]), computed):
-                part, regret = self._regret_in_pieces(base, computed, (part, regret))
-            self.parts["regret"] = part | {"region": self._place(base)}
-            known.append(regret)
-            if "fates" in part:
+            regret = self._compared(base)
+            if "fates" not in regret.part and self._falls_short(min([regret.bound, *known]), computed):
+                regret = self._regret_in_pieces(base, computed, regret)
+            self.parts["regret"] = regret.part | {"region": self._place(base)}
+            known.append(regret.bound)
+            if "fates" in regret.part:
                 self.claim |= {"regret": 0.0, "optimal": True}
                 return
         if known:
             self.claim["regret"] = max(_rounded(min(known), True), computed)
 
-    def _compared(self, base: Foundation) -> tuple[dict[str, Any], Fraction]:
-        """(part of the file, the regret that it proves)."""
+    def _compared(self, base: Foundation) -> ProvedBound:
+        """The regret, by functions over the whole region."""
         policy, error = self.asked.policy, Fraction(self.asked.reward_error)
         plain = policy.rows is not None and policy.rows.ndim == 1 and self.objective.horizon is None
         if self.asked.optimal and plain and base.frame is not None and error == 0:
@@ -364,23 +377,21 @@ class _Proof:
             assert rules is not None
             part = optimality(self._relaxation(base), base, self.objective, policy, rules)
             if part is not None:
-                return part, Fraction(0)
+                return ProvedBound(Fraction(0), part)
         policies = (None, policy) if self.objective.sense is Sense.MAX else (policy, None)
         pair = [self._function(name, base, one) for name, one in zip(("upper", "lower"), policies)]
         largest = pair[0][0].at_start()
         moved = base.objective.off(largest, error, True) - largest
         regret = max(checker.at_most([claim for claim, _ in pair], []) + 2 * moved, Fraction(0))
-        return {"functions": [function for _, function in pair], "start": []}, regret
+        return ProvedBound(regret, {"functions": [function for _, function in pair], "start": []})
 
-    def _regret_in_pieces(
-        self, base: Foundation, computed: float, known: tuple[dict[str, Any], Fraction]
-    ) -> tuple[dict[str, Any], Fraction]:
+    def _regret_in_pieces(self, base: Foundation, computed: float, known: ProvedBound) -> ProvedBound:
         """`_compared` by pieces of the region, where they prove more than what is known."""
         policies = (None, self.asked.policy) if self.objective.sense is Sense.MAX else (self.asked.policy, None)
         if self.asked.reward_error == 0:
             with suppress(checker.Refused, np.linalg.LinAlgError):
                 part, most = self._pieces(base, self._values(base, policies), computed, self._notable)
-                return min(known, (part, max(most, Fraction(0))), key=lambda way: way[1])
+                return min(known, ProvedBound(max(most, Fraction(0)), part), key=lambda way: way.bound)
         return known
 
     def _gain(self) -> None:
@@ -400,28 +411,30 @@ class _Proof:
             while not known or min(known) > Fraction(enough):  # two values, or functions so far, prove less than asked
                 if (way := next(ways, None)) is None:
                     break
-                if not known or way[1] < min(known):
-                    self.parts[name] = way[0] | {"region": self._place(base)}
-                known.append(way[1])
+                if not known or way.bound < min(known):
+                    self.parts[name] = way.part | {"region": self._place(base)}
+                known.append(way.bound)
             if known:
                 claimed = max(_rounded(min(known), True), enough)
                 self.claim[name] = claimed if upper else -claimed
 
     def _compared_policies(
         self, base: Foundation, names: tuple[str, str], policies: tuple[Any, Any], enough: float
-    ) -> Iterator[tuple[dict[str, Any], Fraction]]:
-        """(part of the file, the most that a policy's value exceeds another's by): over the whole region, in pieces, by
-        products of cuts."""
+    ) -> Iterator[ProvedBound]:
+        """The most that one value exceeds another by: over the whole region, in pieces, by products of cuts."""
         with suppress(checker.Refused):
             pair = [self._function(end, base, one) for end, one in zip(names, policies)]
             start = base.multipliers([claim for claim, _ in pair])
             functions = [function for _, function in pair]
-            yield {"functions": functions, "start": start}, checker.at_most([claim for claim, _ in pair], start)
+            most = checker.at_most([claim for claim, _ in pair], start)
+            yield ProvedBound(most, {"functions": functions, "start": start})
         with suppress(checker.Refused, np.linalg.LinAlgError):
-            yield self._pieces(base, self._values(base, policies), enough, None)
+            part, most = self._pieces(base, self._values(base, policies), enough, None)
+            yield ProvedBound(most, part)
         with suppress(checker.Refused, np.linalg.LinAlgError):
-            asked = (self.objective, base.objective)
-            yield proved_by_products(self._relaxation(base), base, asked, self._values(base, policies))
+            objective = StatedObjective(self.objective, base.objective)
+            part, most = proved_by_products(self._relaxation(base), base, objective, self._values(base, policies))
+            yield ProvedBound(most, part)
 
     def _values(self, base: Foundation, policies: tuple[Policy | None, Policy | None]) -> list[BoundedValue]:
         """The first one's value from above, the second one's from below."""
@@ -436,11 +449,11 @@ class _Proof:
         values: list[BoundedValue],
         enough: float,
         least: float | None,
-        objective: tuple[Objective, checker.Objective] | None = None,
+        objective: StatedObjective | None = None,
     ) -> tuple[dict[str, Any], Fraction]:
         checker.need(not self.is_graph, "a graph has no region of parameters")
-        asked = (self.objective, base.objective) if objective is None else objective
-        return proved_in_pieces(self._relaxation(base), base, asked, values, enough, least)
+        objective = objective or StatedObjective(self.objective, base.objective)
+        return proved_in_pieces(self._relaxation(base), base, objective, values, enough, least)
 
     def _function(
         self, name: str, base: Foundation, policy: Policy | None
@@ -454,8 +467,8 @@ class _Proof:
         same = known is not None and known.region is base.region and known.policy is rules
         if known is not None and same and known.ball is base.region.ball and known.objective is base.objective:
             return known, None
-        asked = (self.objective, policy or self.asked.policy, policy is not None, upper)
-        for values in common_functions(self._relaxation(base), base, *asked):
+        goal = BoundGoal(self.objective, policy or self.asked.policy, every_policy=policy is None, upper=upper)
+        for values in common_functions(self._relaxation(base), base, goal):
             with suppress(checker.Refused):
                 claim = checker.Claim(base.region, rules, upper, values, base.objective)
                 prove_claim(claim, values)
