@@ -41,7 +41,7 @@ from rpl_agent.core.regions.frame import frame_of
 from rpl_agent.core.solver import solve_at
 from rpl_agent.core.solver.problem import Problem
 from rpl_agent.guarantee import pipeline
-from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.certificate import Certificate, PolicyBounds
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, regret_of, uncertainty_from
 from rpl_agent.guarantee.shown import true_value
@@ -182,7 +182,8 @@ def near_ties(name: str, episodes: int, seed: int) -> dict[str, Any]:
     counts = uniform_counts(pmdp, objective, theta, episodes, world.max_episode_steps + 1, seed)
     uncertainty = uncertainty_from(pmdp, counts, config, objective)
     found = certify_uncertainty(pmdp, counts, uncertainty, objective, config)
-    undecided = regret_of(uncertainty, config, objective, (found.lower, found.upper, found.policy)).undecided
+    claim = PolicyBounds(found.lower, found.upper, found.policy)
+    undecided = regret_of(uncertainty, config, objective, claim).undecided
     problem = Problem.of(uncertainty.relaxation, objective, Nature.ADVERSARIAL, None)
     sign, table = 1.0 if objective.sense is Sense.MAX else -1.0, pmdp.table
     assert uncertainty.region is not None and undecided is not None and found.policy.rows is not None

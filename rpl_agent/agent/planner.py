@@ -33,7 +33,7 @@ from rpl_agent.core.evidence.ledger import Ledger, refuting_log_e_value
 from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.schema import Positive, Whole
-from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.guarantee.certificate import Certificate, PolicyBounds
 from rpl_agent.guarantee.claims.limits import LimitSearch, certify_within
 from rpl_agent.guarantee.likelihood.bets.slabs import bets_apply
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
@@ -157,7 +157,7 @@ class Planner(Memory):
         """The regret of a certificate's policy, perhaps an earlier one of the run, over the set of the last data."""
         assert self.uncertainty is not None
         with timed(self.seconds, "solve"):
-            claim = (certificate.lower, certificate.upper, certificate.policy)
+            claim = PolicyBounds(certificate.lower, certificate.upper, certificate.policy)
             return regret_of(self.uncertainty, self.config, self.objective, claim, reward_error)
 
     def refute(self, kind: str, number: int = -1) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rpl_agent.core.model import Limit, Objective, Policy, Sense
 from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read_document, write_document
@@ -26,6 +26,15 @@ MARGIN, GAP_MARGIN = 2e-9, 1e-3
 BASES = {"bets": " with bets on the value", "rows": " with bets on rows"}
 #: stages of `timings` that come after the confidence set
 SOLVING = ("solve", "coupled", "rows", "regret")
+
+
+class PolicyBounds(NamedTuple):
+    """Bounds on the value of a policy; those of a given policy say nothing about better ones."""
+
+    lower: float
+    upper: float
+    policy: Policy
+    is_given: bool = False
 
 
 @dataclass(frozen=True)

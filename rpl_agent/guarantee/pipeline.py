@@ -64,7 +64,7 @@ from rpl_agent.core.solver.proved import Solutions as Solutions
 from rpl_agent.core.solver.proved import checked_solutions
 from rpl_agent.core.solver.proved import timed as timed
 from rpl_agent.core.solver.solution import Solution
-from rpl_agent.guarantee.certificate import Certificate, between_bounds, versions, with_margin
+from rpl_agent.guarantee.certificate import Certificate, PolicyBounds, between_bounds, versions, with_margin
 from rpl_agent.guarantee.checker import MOST_COORDINATES
 from rpl_agent.guarantee.confidence import ConfidenceSet, confidence_set
 from rpl_agent.guarantee.likelihood.bets.slabs import basis_of
@@ -72,7 +72,7 @@ from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.guarantee.likelihood.refutation.misspecification import doubt
 from rpl_agent.guarantee.shown import explained, note_on_edge, until_close, value_at_estimate
-from rpl_agent.guarantee.untied.fixed import VisitBets, Visited
+from rpl_agent.guarantee.untied.fixed import AskedPolicy, VisitBets, Visited
 from rpl_agent.guarantee.untied.rows import RowBets, with_row_bets
 
 PREFERENCES = ("guarantee", "regret")
@@ -333,10 +333,10 @@ def certify_uncertainty(
         with timed(timings, "coupled"):
             lower, upper, chosen, found = _better_bounds(uncertainty, objective, config, policy, (lower, upper), chosen)
     with timed(timings, "rows"):
-        own, best = (policy, fixed_policy, chosen), optimistic if policy is None else None
-        lower, upper, chosen, visited = _with_bets_on_rows(uncertainty, objective, config, own, (lower, upper), best)
+        asked, best = AskedPolicy(policy, fixed_policy, chosen), optimistic if policy is None else None
+        lower, upper, chosen, visited = _with_bets_on_rows(uncertainty, objective, config, asked, (lower, upper), best)
     with timed(timings, "regret"):
-        claim = (lower, upper, chosen, policy is not None)
+        claim = PolicyBounds(lower, upper, chosen, is_given=policy is not None)
         regret = _regret(uncertainty, config, objective, found, claim, share) if with_regret else NOT_FOUND
         regret = regret_with_error(objective, regret, (lower, upper), reward_error - share)
     lower, upper = with_margin(objective, *objective.with_reward_error(lower, upper, reward_error - share))
@@ -387,21 +387,19 @@ def _with_bets_on_rows(
     uncertainty: Uncertainty,
     objective: Objective,
     config: Config,
-    own: tuple[Policy | None, bool, Policy],
+    asked: AskedPolicy,
     known: tuple[float, float],
     best: Solution | None,
 ) -> tuple[float, float, Policy, Visited | None]:
     """Bounds with those of bets on rows and on later visits, which have shares of δ of their own.
 
-    own : the policy that was given, if any, whether it was fixed before the data, and the one that is returned so far.
     The results are bounds, the policy that they are about, and the visits if they made one of them.
     """
-    (policy, is_fixed, chosen), visits = own, uncertainty.visits
-    known = with_row_bets(uncertainty.rows, objective, known, best)
-    by_regret = policy is None and config.prefer == "regret"  # which visits do not compare
+    visits, known = uncertainty.visits, with_row_bets(uncertainty.rows, objective, known, best)
+    by_regret = asked.given is None and config.prefer == "regret"  # which visits do not compare
     if visits is None or visits.objective != objective or by_regret:
-        return *known, chosen, None
-    return visits.improve(known, policy, chosen, is_fixed)
+        return *known, asked.chosen, None
+    return visits.improve(known, asked)
 
 
 def _is_closed(lower: float, upper: float) -> bool:
@@ -419,20 +417,19 @@ def regret_of(
     uncertainty: Uncertainty,
     config: Config,
     objective: Objective,
-    claim: tuple[float, float, Policy],
+    claim: PolicyBounds,
     reward_error: float = 0.0,
 ) -> Regret:
-    """The regret of any policy over an uncertainty, with bounds (lower, upper, policy) on its value."""
-    lower, upper, policy = claim
+    """The regret of any policy over an uncertainty."""
     region, relaxation = uncertainty.region, uncertainty.relaxation
     if region is None or not _is_coupled(uncertainty, config):
         return NOT_FOUND
     task = objective.resolve(relaxation.pmdp)
     if task.must_play_errors(reward_error):
         return NOT_FOUND
-    found = coupled_bounds(relaxation, region, objective, None, policy)
-    regret = NOT_FOUND if found is None else proved_regret(found, region, policy, math.inf)
-    return regret_with_error(objective, regret, (lower, upper), reward_error)
+    found = coupled_bounds(relaxation, region, objective, None, claim.policy)
+    regret = NOT_FOUND if found is None else proved_regret(found, region, claim.policy, math.inf)
+    return regret_with_error(objective, regret, (claim.lower, claim.upper), reward_error)
 
 
 def _regret(
@@ -440,20 +437,20 @@ def _regret(
     config: Config,
     objective: Objective,
     found: CoupledBounds | None,
-    claim: tuple[float, float, Policy, bool],
+    claim: PolicyBounds,
     reward_error: float,
 ) -> Regret:
-    """The most that any policy gains over that of a claim (lower, upper, policy, whether it was given); not the gap."""
-    lower, upper, policy, is_given = claim
-    gap, regret = difference_above(upper, lower), NOT_FOUND
+    """The most that any policy gains over that of a claim; not the gap."""
+    gap, regret = difference_above(claim.upper, claim.lower), NOT_FOUND
     if found is not None and uncertainty.region is not None:
         # the gap of a given policy is one of its own value, and says nothing about better ones
-        regret = proved_regret(found, uncertainty.region, policy, math.inf if is_given else gap, config.pieces)
-    if not is_given or config.relaxation != "coupled" or regret.most <= gap:  # far below the next one
+        known = math.inf if claim.is_given else gap
+        regret = proved_regret(found, uncertainty.region, claim.policy, known, config.pieces)
+    if not claim.is_given or config.relaxation != "coupled" or regret.most <= gap:  # far below the next one
         return regret
-    asked = (uncertainty.relaxation, objective, None, config.precision, Solutions())
-    best = checked_solutions(*asked, {}, reward_error)[1]
-    apart = (best.upper, lower) if objective.sense is Sense.MAX else (upper, best.lower)
+    relaxation = uncertainty.relaxation
+    _, best = checked_solutions(relaxation, objective, None, config.precision, Solutions(), {}, reward_error)
+    apart = (best.upper, claim.lower) if objective.sense is Sense.MAX else (claim.upper, best.lower)
     return regret.at_most(difference_above(*apart))
 
 

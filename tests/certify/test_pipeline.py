@@ -388,7 +388,7 @@ def regret(
 
     monkeypatch.setattr(pipeline, "proved_regret", proved)
     monkeypatch.setattr(pipeline, "checked_solutions", solutions)
-    claim = (0.25, 0.75, "policy", given)
+    claim = pipeline.PolicyBounds(0.25, 0.75, "policy", given)
     result = pipeline._regret(uncertain(region=region), Config(**more), aim(sense), found, claim, 0.01)
     return result.most, told, solved
 
@@ -415,7 +415,7 @@ def test_the_regret_of_any_policy_needs_coupled_bounds(monkeypatch):
         pipeline, "regret_with_error", lambda objective, regret, bounds, error: (regret.most, bounds, error)
     )
     monkeypatch.setattr(pipeline, "coupled_bounds", lambda *given: "found")
-    claim = (0.25, 0.75, "policy")
+    claim = pipeline.PolicyBounds(0.25, 0.75, "policy")
 
     def asked(error=0.0, signed=False, relaxation="coupled", **parts):
         return pipeline.regret_of(uncertain(**parts), Config(relaxation=relaxation), aim(signed=signed), claim, error)
@@ -430,10 +430,10 @@ def test_the_regret_of_any_policy_needs_coupled_bounds(monkeypatch):
 # ====================================================================== bets on rows and visits
 def test_bets_on_visits_are_asked_for_their_own_objective(monkeypatch):
     monkeypatch.setattr(pipeline, "with_row_bets", lambda rows, objective, known, best: (0.3, 0.7))
-    visits = SimpleNamespace(objective=REACH, improve=lambda known, policy, chosen, fixed: (*known, chosen, "visited"))
+    visits = SimpleNamespace(objective=REACH, improve=lambda known, asked: (*known, asked.chosen, "visited"))
 
     def asked(policy=None, objective=REACH, visits=visits, **settings):
-        own = policy, False, "chosen"
+        own = pipeline.AskedPolicy(policy, False, "chosen")
         return pipeline._with_bets_on_rows(
             uncertain(visits=visits), objective, Config(**settings), own, (0.2, 0.8), None
         )
@@ -480,9 +480,9 @@ def certified(monkeypatch):
             told["coupled"] = True
             return (*given[4], given[5], None)
 
-        def bets(uncertainty, objective, config, own, known, best):
-            told["own"], told["best"] = own, best
-            return (*known, own[2], None)
+        def bets(uncertainty, objective, config, asked, known, best):
+            told["asked"], told["best"] = asked, best
+            return (*known, asked.chosen, None)
 
         for name, stub in {
             "checked_solutions": solutions, "_regret": of_regret, "regret_with_error": with_error,
@@ -507,7 +507,7 @@ def test_a_certificate_has_the_robust_bound_of_the_own_side_and_the_optimistic_o
         and not found.evaluated
         and found.regret == difference_above(found.upper, found.lower)
     )
-    assert told["claim"] == (0.25, 0.75, real.policy, False) and told["own"] == (None, False, real.policy)
+    assert told["claim"] == (0.25, 0.75, real.policy, False) and told["asked"] == (None, False, real.policy)
     assert told["best"].upper == 0.75 and told["coupled"] and told["share"] == told["error"] == 0.0
     assert (found.slack, found.iterations, found.undecided, found.assumptions) == (0.625, 7, None, ())
     cost = Objective.reach("won", sense=Sense.MIN)
@@ -545,7 +545,7 @@ def test_a_given_policy_is_bounded_and_its_regret_is_not_its_gap(certified):
     _, _, real = certified()
     found, told, _ = certified(policy=real.policy, regret=Regret(0.875, np.arange(3)))
     assert found.evaluated and found.policy is real.policy and found.regret == 0.875 and found.undecided == 3
-    assert told["claim"][2:] == (real.policy, True) and told["own"][0] is real.policy and told["best"] is None
+    assert told["claim"][2:] == (real.policy, True) and told["asked"].given is real.policy and told["best"] is None
     assert certified(regret=Regret(0.875))[0].regret == difference_above(found.upper, found.lower)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,14 @@ class Visited:
     def sentence(self) -> str:
         when = "it was fixed before the data" if self.given else f"the first {self.fixed:,} transitions chose it"
         return f"{self.visits:,} later visits of its rows, all tested together; {when}"
+
+
+class AskedPolicy(NamedTuple):
+    """The policy whose value is bounded: the given one, or else the best known one."""
+
+    given: Policy | None
+    is_fixed: bool  # whether the given one was fixed before the data
+    chosen: Policy  # returned so far
 
 
 @dataclass(frozen=True)
@@ -109,14 +118,9 @@ class VisitBets:
         ends = self.objective.resolve(self.pmdp).outward(lower, upper)
         return VisitClaim(policy, float(ends[0]), float(ends[1]), Visited(mark.total, visits, is_given))
 
-    def improve(
-        self, known: tuple[float, float], policy: Policy | None, chosen: Policy, is_fixed: bool
-    ) -> tuple[float, float, Policy, Visited | None]:
-        """(lower, upper, the policy that they are about, what they rest on), with the bounds of visits where better.
-
-        policy : whose value is bounded; None: that of the best known policy. chosen : the policy to return so far.
-        """
-        lower, upper = known
+    def improve(self, known: tuple[float, float], asked: AskedPolicy) -> tuple[float, float, Policy, Visited | None]:
+        """(lower, upper, the policy that they are about, what they rest on), with the bounds of visits where better."""
+        (lower, upper), (policy, is_fixed, chosen) = known, asked
         found = self.own if policy is None or not is_fixed else self.given(policy)
         if found is None or not (policy is None or is_fixed or _is_same(policy, found.policy)):
             return lower, upper, chosen, None
