@@ -447,7 +447,10 @@ class Session(SessionRecord, RunSession):
         if self.within is None:
             return
         if not self.subject_to:
-            raise ModelError('explore_within_limits needs limits: subject_to=["probability of fallen <= 0.05"]')
+            raise ModelError(
+                "explore_within_limits (--explore-within-limits) needs a limit: give subject_to (--subject-to), "
+                "for example 'probability of fallen <= 0.05'"
+            )
         self.require_anytime("exploring within limits")
 
     def require_anytime(self, why: str) -> None:

@@ -360,6 +360,7 @@ def _evaluate_policy(arguments: argparse.Namespace) -> None:
 def _evaluate_table(arguments: argparse.Namespace) -> None:
     """A policy over the states of a known model, valued as the model's objective does."""
     from rpl_agent.agent import RPLAgent
+    from rpl_agent.agent.world.named_env import named_or_registered
     from rpl_agent.cli.common import policy_of
     from rpl_agent.guarantee.shown import true_value
 
@@ -371,6 +372,7 @@ def _evaluate_table(arguments: argparse.Namespace) -> None:
     except ModelError as error:
         if not arguments.policy.endswith(".zip"):
             raise
+        named_or_registered(arguments.env)  # an environment that does not exist is reported first
         reason = str(error).splitlines()[0].partition(". Write")[0]
         raise ModelError(
             f"--policy needs --returns LO HI, the least and most that an episode returns: {reason}"
