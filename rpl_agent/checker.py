@@ -2,9 +2,7 @@
 certificate without a model, `open_checker.py` beside it.
 """
 
-import sys
-
-from rpl_agent.guarantee.open_checker import main
+from rpl_agent.guarantee.open_checker import command
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command()

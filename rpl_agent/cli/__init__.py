@@ -49,7 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.given = {word.partition("=")[0] for word in words if word.startswith("--")}  # values never start with --
     name = f"rpl {arguments.command}"
     try:
-        return int(arguments.run(arguments) or 0)
+        status = int(arguments.run(arguments) or 0)
+        sys.stdout.flush()  # a closed pipe is noticed here, not when Python ends
+        return status
     except (ModelError, DataError, options.UsageError) as error:
         options.report_error(argv, f"{name}: {error}")
         return WRONG

@@ -30,6 +30,7 @@ import gzip
 import hashlib
 import json
 import re
+import signal
 import sys
 import zlib
 from collections import Counter
@@ -55,9 +56,8 @@ MOST_COORDINATES, MOST_OF_BLOCKS = 12, 64  # of a joint likelihood: with particl
 PARTICLES = (0, 64, 256, 512, 1024, 4096)
 WALL = 0.1  # the weight of a row of the domain in estimates, in observations
 STEPS = [sqrt(prime) for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)]
-#: Limits, far above what proofs need: of a file (when unpacked) and its entries; of "p/q", of the degree of a monomial
-#: and of a common denominator; of steps, and of steps times transitions; of marks; of logarithms for tangents, or for
-#: particles.
+#: Limits, far above what proofs need: of an unpacked file and its entries; of "p/q", of the degree of a monomial and of
+#: a common denominator; of steps, and of steps times transitions; of marks; of logarithms for tangents or particles.
 MOST_BYTES, MOST_ENTRIES = 1 << 27, 20_000_000
 MOST_DIGITS, MOST_DEGREE, MOST_BITS = 1_000, 100, 1 << 14
 MOST_STEPS, MOST_WORK, MOST_MARKS, MOST_LOGARITHMS = 100_000, 20_000_000, 1_000, 500_000
@@ -1775,4 +1775,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when the reader closes, as with `| head`
     sys.exit(main(sys.argv[1:]))

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import sys
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -572,5 +573,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run `main` on the words of the shell."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when the reader closes, as with `| head`
     sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    command()
