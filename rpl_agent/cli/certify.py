@@ -84,7 +84,7 @@ def register(commands: Any) -> None:
         nargs="+",
         default=(),
         metavar="LIMIT",
-        help="limits that the policy has to keep, e.g. 'probability of fallen <= 0.05'",
+        help="limits that the policy has to keep (otherwise exit status 1), e.g. 'probability of fallen <= 0.05'",
     )
     add_policy(certify, "bound the value of this policy, instead of synthesising one")
     certify.add_argument(
@@ -206,8 +206,9 @@ def run_certify(arguments: argparse.Namespace) -> int:
         from rpl_agent.agent.runs import certify_run
 
         _refuse_unused(arguments, set(), "a RUN is certified with its own model, data, method and policy")
-        emit(arguments, certify_run(arguments.id), "certificate")
-        return 0
+        stored = certify_run(arguments.id)
+        emit(arguments, stored, "certificate")
+        return 0 if all(claim["kept"] is True for claim in stored.get("limits", ())) else 1
     source = load_source(arguments)
     limits, source = (*source.objective.limits, *arguments.subject_to), source.without_limits()
     config = config_of(arguments)
@@ -235,7 +236,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
         text += f"\n  true value of the policy (known here, never used): {result['value']:.6g}"
         text += f"; relative gap {result['relative_gap']:.4g}"
     emit(arguments, result, "certificate", text)
-    return 0
+    return 0 if certificate.keeps_limits else 1
 
 
 Stated = TypeVar("Stated", "Certificate", "Improvement")

@@ -65,6 +65,8 @@ class ModelSource:
     def require_theta(self, why: str) -> np.ndarray:
         if self.theta is None and self.make is not None:
             raise ModelError(f"{why} needs the true parameters, which {self.name} keeps to itself: give --data LOG")
+        if self.theta is None and not self.pmdp.num_parameters:
+            return self.pmdp.instantiate({}).theta
         if self.theta is None:
             names = listed(self.pmdp.table.parameters)
             raise ModelError(f"{why} needs the true parameters: give --theta NAME=VALUE for each of {names}")

@@ -284,6 +284,16 @@ def test_an_agent_certifies_within_limits_and_plays_the_randomised_policy(tmp_pa
         assert len(seen) == 2
 
 
+@pytest.mark.parametrize("threshold, status", [(0.5, 0), (0.001, 1)])
+def test_the_status_says_whether_the_limits_are_kept(threshold, status, tmp_path, capsys):
+    model = tmp_path / "m.prism"
+    step = "[] x=0 -> 0.1:(x'=1) + 0.9:(x'=2);"
+    model.write_text(f'mdp\nmodule m\n  x : [0..2];\n  {step}\nendmodule\nlabel "fell" = x=1;')
+    own = ["--model", str(model), "--property", "Pmax=? [ F x=2 ]", "--episodes", "5"]
+    assert main(["certify", *own, "--subject-to", f"probability of fell <= {threshold}"]) == status
+    assert ("no policy keeps" in capsys.readouterr().out.lower()) == (status == 1)
+
+
 def test_the_command_takes_limits(capsys):
     name, limits = "rpl/Glider-11x9-v0", ["--subject-to", "probability of goal >= 0.01"]
     status = main(["certify", name, "--episodes", "50", "--json", *limits])
