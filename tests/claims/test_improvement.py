@@ -89,9 +89,11 @@ def test_costs_improve_downwards(grid):
     steps = Objective.discounted("steps", 0.95, target="done", sense=Sense.MIN)
     best = solve_at(pmdp, theta, steps).policy
     baseline = softened(pmdp, best, 0.5)
-    found = improve(pmdp, logged(pmdp, theta, steps, baseline, 200, 1), steps, baseline)
+    counts = logged(pmdp, theta, steps, baseline, 200, 1)
+    found = improve(pmdp, counts, steps, baseline)
     gain = true_value(pmdp, steps, baseline, theta) - true_value(pmdp, steps, found.policy, theta)
     assert 0.0 < found.lower <= gain <= found.upper
+    assert "estimate 0\n" in str(improve(pmdp, counts, steps, best, best)), "no gain is 0, not -0"
 
 
 def test_the_best_policy_is_not_improved(grid):

@@ -378,7 +378,7 @@ class _Comparing:
         common = self._common[name] = self._gain(policy, self.pieces)
         lower, upper = max(apart[0], common.lower), min(apart[1], common.upper)
         method = COMMON if common.lower > apart[0] else APART if self.baseline is not None else RETURNS
-        gain = sign * (own.estimate - self._estimate)
+        gain = own.estimate - self._estimate if sign > 0 else self._estimate - own.estimate
         episodes = self.counts.episodes
         widths = (common.spread, common.center) if method == COMMON else (math.nan, gain)
         return Improvement(
