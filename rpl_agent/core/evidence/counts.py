@@ -107,6 +107,8 @@ class Counts:
     >>> counts.add_transitions([0, 0, 1])
     >>> counts.total
     3
+    >>> counts
+    Counts('Betting-25', transitions=3, episodes=3, schedule='geometric')
     """
 
     def __init__(self, pmdp: ParametricMDP, *, schedule: str | None = None, planned: int | None = None):
@@ -126,6 +128,10 @@ class Counts:
         self.total = 0
         self.marks: list[Mark] = []
         self._seen: tuple[np.ndarray, int, np.ndarray] | None = None  # of which counts, at which total, and `seen`
+
+    def __repr__(self) -> str:
+        schedule = "" if self.schedule is None else f", schedule={self.schedule!r}"
+        return f"Counts({self.pmdp.name!r}, transitions={self.total}, episodes={self.episodes}{schedule})"
 
     # ------------------------------------------------------------------ adding data
     def add(self, state: int, action: int, successor: int, n: int = 1) -> None:
