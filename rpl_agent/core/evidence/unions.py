@@ -1,10 +1,18 @@
-"""Events that a row observes as several of its outcomes together.
+"""Unions: events that a row observes as several of its outcomes together.
 
-At a wall, several outcomes of one die lead to the same place, so a row carries the sum of their chances. Elsewhere the
-outcomes are told apart, and the same event is observed there: one of them came. A row that does not carry an event f on
-a transition of its own, or 1 − f, observes f if all its expressions that consist of terms of f add up to f; or, where
-they do not, if those that consist of terms of 1 − f add up to that. This rule knows the model alone: data do not choose
-the rows that count for an event.
+Example. A die decides where a step leads: ahead with probability a, left with b, right with 1 − a − b. At a wall, ahead
+and left lead to the same place, so the row there has an outcome of probability a + b. The interval of this event uses
+visits at walls. It uses visits in the open as well: there, "a + b" happened if the step led ahead or left.
+
+A row carries f if f or 1 − f is the expression of one of its transitions, or the sum of several with the same
+expression. It then observes f by these transitions alone. Any other row observes f as follows:
+
+1. Take all its transitions with parts of f: with expressions all of whose terms, coefficients included, are terms of f.
+   If they add up to f, then f happened whenever one of them came.
+2. Otherwise, take all its transitions with parts of 1 − f. If they add up to 1 − f, then f happened whenever none of
+   them came.
+
+The model alone decides which rows observe an event: if the data did, intervals would not be valid.
 """
 
 from __future__ import annotations
@@ -22,32 +30,43 @@ from rpl_agent.core.model import ExpressionTable, ParametricMDP
 #: Models with more expressions hardly share any, and are not searched.
 MOST_SHARED = 1_000
 
-#: Numerators by monomial.
+#: A polynomial: numerators by monomial.
 Terms = dict[int, int]
+#: An event and whether it happened; with False, its complement.
+Sought = tuple[int, bool]
 
 
 class Union(NamedTuple):
-    """Outcomes of a row that are an event, or its complement."""
+    """Outcomes of a row that together are an event, or its complement (``happened`` is False)."""
 
     event: int
-    places: list[int]
+    places: list[int]  # of the transitions in their row
     happened: bool
 
 
-class UnionTable:
-    """All unions of a model; rows with the same expressions are of one kind and pool their counts first.
+class AlikeRows(NamedTuple):
+    """Rows with the same expressions, so with the same unions."""
 
-    slot : (T,) the place of a transition in its kind of rows, counted over all kinds; 0 where nothing is observed
+    rows: list[int]
+    unions: list[Union]
+
+
+class UnionTable:
+    """All unions of a model, ready to pool counts.
+
+    Every place of every kind of rows has a slot: rows of a kind add up their counts there first.
+
+    slot : (T,) of each transition; 0 if its row has no union
     """
 
-    def __init__(self, pmdp: ParametricMDP, of_kind: list[tuple[list[int], list[Union]]], events: int):
+    def __init__(self, pmdp: ParametricMDP, kinds: list[AlikeRows], events: int):
         self.slot = np.zeros(pmdp.num_transitions, dtype=np.int32)
-        entries = []  # (event, slot, whether a visit there is a success)
         self.slots = 1
-        for rows, unions in of_kind:
-            length = int(pmdp.row_ptr[rows[0] + 1] - pmdp.row_ptr[rows[0]])
-            own = self.slots + np.arange(length)
-            self.slot[pmdp.row_ptr[rows][:, None] + np.arange(length)] = own
+        entries = []  # (event, slot, whether a visit there is a success)
+        for rows, unions in kinds:
+            first = pmdp.row_ptr[rows]
+            length = int(pmdp.row_ptr[rows[0] + 1] - first[0])
+            self.slot[first[:, None] + np.arange(length)] = self.slots + np.arange(length)
             for event, places, happened in unions:
                 entries += [(event, self.slots + k, (k in places) == happened) for k in range(length)]
             self.slots += length
@@ -66,66 +85,74 @@ class UnionTable:
 def find_unions(pmdp: ParametricMDP, events: list[Terms], carried: np.ndarray) -> UnionTable | None:
     """The unions of a model; None if there are none.
 
-    events : their polynomials. carried : (T,) the event that a transition is on its own, or that it is the complement
-    of; −1 for none.
+    events : their polynomials. carried : (T,) the event that each transition carries, or whose complement; −1 for none.
     """
-    search = _PartsOfEvents(pmdp.table, events)
-    if not search.of_part:
+    search = _UnionSearch(pmdp.table, events)
+    if not search.part_of:
         return None
-    kinds: dict[bytes, list[int]] = {}
+    rows_of: dict[bytes, list[int]] = {}
     starts = pmdp.row_ptr.tolist()
     for row, (begin, end) in enumerate(pairwise(starts)):
-        kinds.setdefault(pmdp.expression[begin:end].tobytes(), []).append(row)
-    found = []
-    for rows in kinds.values():
+        rows_of.setdefault(pmdp.expression[begin:end].tobytes(), []).append(row)
+    kinds = []
+    for rows in rows_of.values():
         own = slice(starts[rows[0]], starts[rows[0] + 1])
         unions = list(search.unions(pmdp.expression[own].tolist(), set(carried[own].tolist())))
-        found += [(rows, unions)] if unions else []
-    return UnionTable(pmdp, found, len(events)) if found else None
+        if unions:
+            kinds.append(AlikeRows(rows, unions))
+    return UnionTable(pmdp, kinds, len(events)) if kinds else None
 
 
-class _PartsOfEvents:
-    """Events and complements by the expressions that consist of some of their terms."""
+class _UnionSearch:
+    """Finds the unions of a row from its expressions.
+
+    part_of : by expression, the events and complements that it is a part of
+    """
 
     def __init__(self, table: ExpressionTable, events: list[Terms]):
-        self.table, self.one = table, table.denominators[0]
-        self.labels = [terms_of(table, f) for f in range(len(table.indptr) - 1)]
-        self.wanted: dict[tuple[int, bool], Terms] = {}
-        self.of_part: dict[int, list[tuple[int, bool]]] = {}
-        often = Counter(term for terms in self.labels for term in terms.items())
-        by_rarest: dict[tuple[int, int], list[int]] = {}
-        for f, terms in enumerate(self.labels):
-            if terms:
-                by_rarest.setdefault(min(terms.items(), key=often.__getitem__), []).append(f)
+        self.terms = [terms_of(table, f) for f in range(len(table.indptr) - 1)]
+        self.sought: dict[Sought, Terms] = {}
+        self.part_of: dict[int, list[Sought]] = {}
+        by_term = _by_rarest_term(self.terms)
         for event, terms in enumerate(events):
             for happened in (True, False):
-                wanted = terms if happened else complement(terms, self.one)
-                near = [f for term in wanted.items() for f in by_rarest.get(term, ())]
-                parts = [f for f in near if self.labels[f].items() <= wanted.items()]
-                if len(parts) > 1:
-                    self.wanted[event, happened] = wanted
+                whole = terms if happened else complement(terms, table.denominators[0])
+                near = [f for term in whole.items() for f in by_term.get(term, ())]
+                parts = [f for f in near if self.terms[f].items() <= whole.items()]
+                if len(parts) > 1:  # one part alone is the whole, which a row carries, or less
+                    self.sought[event, happened] = whole
                     for f in parts:
-                        self.of_part.setdefault(f, []).append((event, happened))
+                        self.part_of.setdefault(f, []).append((event, happened))
 
-    def unions(self, labels: list[int], carried: set[int]) -> Iterator[Union]:
-        """Of a row with these expressions that carries some events."""
-        places: dict[tuple[int, bool], list[int]] = {}
-        for k, f in enumerate(labels):
-            for key in self.of_part.get(f, ()):
+    def unions(self, expressions: list[int], carried: set[int]) -> Iterator[Union]:
+        """The unions of a row with these expressions; none for events that it carries."""
+        places: dict[Sought, list[int]] = {}
+        for k, f in enumerate(expressions):
+            for key in self.part_of.get(f, ()):
                 places.setdefault(key, []).append(k)
         done = set(carried)
-        for key in sorted(places, reverse=True):  # an event before its complement
-            event, happened = key
-            if event not in done and self._sum(labels, places[key]) == self.wanted[key]:
+        for event, happened in sorted(places, reverse=True):  # an event before its complement
+            found = places[event, happened]
+            if event not in done and self._sum(expressions[k] for k in found) == self.sought[event, happened]:
                 done.add(event)
-                yield Union(event, places[key], happened)
+                yield Union(event, found, happened)
 
-    def _sum(self, labels: list[int], places: list[int]) -> Terms:
+    def _sum(self, expressions: Iterator[int]) -> Terms:
         total: Terms = {}
-        for k in places:
-            for i, n in self.labels[labels[k]].items():
+        for f in expressions:
+            for i, n in self.terms[f].items():
                 total[i] = total.get(i, 0) + n
         return {i: n for i, n in total.items() if n}
+
+
+def _by_rarest_term(polynomials: list[Terms]) -> dict[tuple[int, int], list[int]]:
+    """Each polynomial under the rarest of its terms, so that few have to be compared with an event of that term."""
+    often = Counter(term for terms in polynomials for term in terms.items())
+    found: dict[tuple[int, int], list[int]] = {}
+    for f, terms in enumerate(polynomials):
+        if terms:
+            found.setdefault(min(terms.items(), key=often.__getitem__), []).append(f)
+    return found
 
 
 def terms_of(table: ExpressionTable, f: int, multiple: int = 1) -> Terms:
