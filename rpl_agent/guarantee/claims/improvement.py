@@ -1,19 +1,19 @@
-"""`improve`: is there a policy that is better than the one in use, and by how much at least?
+"""`improve` finds a policy that is better than the one in use, and certifies by how much at least.
 
-For a given baseline β both values are bounded over one confidence region, at a common parameter (`coupled.difference`),
-or each at its own worst parameter, whichever proves more. The policy is chosen from the data, after the region, so all
-bounds hold on one event and the choice costs nothing. No propensities are needed: the log may come from any policy, or
-from several, because its transitions alone say what the parameters are.
+The values of the policy and of a given baseline are bounded over one confidence region: at a common parameter
+(`coupled.difference`), or each at its own worst parameter, whichever proves more. All bounds hold on the event of this
+region, for all policies, so choosing the policy from the same data costs nothing. No propensities are needed: the log
+may come from any policy, or from several, because its transitions alone say what the parameters are.
 
-An unknown baseline ("log") is the policy that made the log: the mean of the log's own returns is bounded without the
-model, by a confidence sequence that gets a share of δ. That needs complete episodes of one policy. Or its action
-frequencies are unknowns as well ("frequencies", see `frequencies`): that needs choices that depend on the state alone.
+An unknown baseline is the policy that made the log. With "log", a confidence sequence bounds the mean of the log's own
+returns without the model. It gets a share of δ, and needs complete episodes of one policy. With "frequencies", the
+baseline's action frequencies are unknowns as well (see `frequencies`): its choices have to depend on the state alone.
 
-There are no bets on the improvement. Payoffs along its gradient at the estimate of each mark would be valid, but few
-data make that gradient turn from mark to mark, and over several blocks the functions that prove an improvement lose far
-more than the set does: even a slab along the true gradient hardly helps them. `guarantee.proof` proves an improvement
-over a given baseline, for the checker, over the whole region or, where data are few, over pieces of it or by products
-of its cuts.
+Nothing is bet on the improvement. Payoffs along its gradient at the estimate of each mark would be valid, but with few
+data that gradient turns from mark to mark. Over several blocks, the functions that prove an improvement lose far more
+than the set does: even a slab along the true gradient hardly helps them. `guarantee.proof` proves an improvement over a
+given baseline for the checker: over the whole region or, where data are few, over pieces of it or by products of its
+cuts.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 from rpl_agent.guarantee.pipeline import Config, Uncertainty, certify_uncertainty, uncertainty_from
 
 FORMAT = "rpl-improvement/2"
-#: Widths, as shares of the range of returns, that the bounds on a log's mean are planned for: the number of episodes
-#: may have been decided by the data, so plans must not use it.
+#: Bounds on a log's mean are planned for these widths, as shares of the range of returns. Plans must not use the number
+#: of episodes: data may have decided it.
 WIDTHS = (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10)
-#: Pieces of the region to try where the whole falls short, if no more are configured.
+#: Pieces of the region to try where the whole falls short, unless more are configured.
 PIECES = 8
-#: If less than this share of the estimate is certified, this many times as many pieces of the region are tried, and
-#: other functions, unless to first order the gain falls by more than this multiple of itself: then they do not help.
+#: If at most this share of the estimate is certified, this many times as many pieces of the region are tried. They are
+#: of no help if, to first order, the gain falls over the region by this multiple of itself or more.
 ENOUGH, MORE_PIECES, HOPELESS = 0.5, 4, 2.0
-#: Most policies for which other functions are looked for.
+#: Most policies for which other functions are searched.
 SEARCHED = 2
 #: How the improvement was bounded.
 COMMON, APART, RETURNS = "a common parameter", "two certificates", "the returns of the log"
@@ -238,7 +238,7 @@ def improve(
         if known is not None:
             known.require_fit(pmdp)
     inner = replace(config, delta=model_delta)
-    # what takes seconds is for gains, not for the values of all candidates
+    # searches that take seconds are for gains, not for the values of all candidates
     found = replace(uncertainty_from(pmdp, counts, inner, objective), is_quick=True)
     comparing = _Comparing(pmdp, counts, objective, inner, found, given)
     if given is None:
@@ -262,7 +262,7 @@ def improve(
 def _by_frequencies(
     pmdp: ParametricMDP, counts: Counts, objective: Objective, policy: Policy | None, config: Config
 ) -> Improvement:
-    """The improvement on the log's own policy, as one in the larger model of its choices."""
+    """The improvement on the log's own policy, in the larger model that has its action frequencies as parameters."""
     larger = logged_baseline(pmdp, counts, objective)
     if policy is not None:
         policy.require_fit(pmdp)
@@ -333,7 +333,7 @@ class _Comparing:
             yield self._one(name, policy)
 
     def best_of(self, found: list[Improvement]) -> Improvement:
-        """The largest improvement, or one that a search makes the largest: of the policies with most to hope for."""
+        """The largest improvement, after a search for other functions for the most promising policies."""
         best = first = self._refined(max(found, key=lambda one: (one.lower, one.estimate)))
         for likely in sorted(found, key=lambda one: -self._common[one.chosen].hope)[:SEARCHED]:
             enough = max(best.lower, 0.0)
@@ -348,7 +348,7 @@ class _Comparing:
         return best if compared is None else replace(best, upper=min(best.upper, compared.upper()))
 
     def _refined(self, best: Improvement) -> Improvement:
-        """The improvement from more pieces of the region, where these may say more."""
+        """The improvement, by more pieces of the region where these may prove more."""
         if best.method != COMMON and self.config.pieces < self.pieces:  # values in pieces as well
             finer = replace(self, config=replace(self.config, pieces=self.pieces))
             return max(*finer.all_of({best.chosen: best.policy}), best, key=lambda one: one.lower)
@@ -405,11 +405,10 @@ class _Comparing:
         )
 
     def _gain(self, policy: Policy, pieces: int, above: int = 1, beyond: float = math.inf) -> ValueDifference:
-        """Bounds on the improvement at a common parameter, the lower one from so many pieces, and the one above.
+        """Bounds on the improvement at a common parameter; infinite if the set has no region.
 
-        beyond : what other functions are looked for to exceed (`Comparison.bounds`)
-
-        Infinite where the set has no region.
+        pieces, above : of the region, for the lower and for the upper bound
+        beyond : search other functions for a larger lower bound than this (`Comparison.bounds`)
         """
         if self.baseline is not None and same_policy(policy, self.baseline):
             return ValueDifference(0.0, 0.0, 0.0, 0.0)
@@ -417,7 +416,7 @@ class _Comparing:
         return ValueDifference(-math.inf, math.inf) if compared is None else compared.bounds(pieces, above, beyond)
 
     def _compared(self, policy: Policy) -> Comparison | None:
-        """The comparison with the baseline, such that more is better; None where it or the set's region is unknown."""
+        """The comparison with the baseline, where larger is better; None if the baseline or the region is unknown."""
         found = self.found
         one_region = self.config.relaxation == "coupled" and found.region is not None and found.fallback is None
         if self.baseline is None or not one_region:
@@ -434,10 +433,10 @@ def _below(first: float, second: float) -> float:
 
 
 def more_episodes(episodes: int, lower: float, spread: float, gain: float) -> int | None:
-    """Estimated further episodes until the lower bound on a gain is positive; 0 if it is now, None if it never will be.
+    """Estimate how many more episodes make the lower bound on a gain positive: 0 if it is, None if they never will.
 
-    The bound falls short of the gain by a part that shrinks with the square root of the data (``spread``; the whole
-    shortfall if that is not known) and by one of second order, which shrinks with the data.
+    The bound falls short of the gain by two parts. The first (``spread``; if NaN, the whole shortfall) shrinks with the
+    square root of the data; the second, of second order, shrinks with the data.
     """
     if lower > 0.0:
         return 0

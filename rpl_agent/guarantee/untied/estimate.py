@@ -1,4 +1,4 @@
-"""The policy to fix next, by the frequencies of what was seen: a choice that needs no guarantee."""
+"""`FrequencyEstimate` chooses the policy to fix next, from observed frequencies: the choice needs no guarantee."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import numpy as np
 
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 
-#: Rounds of value iteration without a horizon, and the change, as a share of the largest value, that ends them.
+#: Value iteration without a horizon ends after so many rounds, or with a change of this share of the largest value.
 MOST_ROUNDS, SETTLED = 2_000, 1e-6
-#: Every row counts as if it had once led to the worst state: rows with few visits have to be better than others.
+#: Each row counts so many more visits, to the worst state: a row with few visits has to look better than others.
 DOUBT = 1.0
 
 
 class FrequencyEstimate:
-    """An untied model as if frequencies (T,) were probabilities, in the time of the solver."""
+    """An untied model with frequencies as its probabilities, in the time of the solver.
+
+    transitions : (T,) counts
+    """
 
     def __init__(self, pmdp: ParametricMDP, objective: Objective, transitions: np.ndarray):
         self._pmdp, self._objective = pmdp, objective
@@ -26,15 +29,15 @@ class FrequencyEstimate:
         self._chances = pmdp.table.at(np.zeros(pmdp.num_parameters))[pmdp.expression]
 
     def best(self) -> Policy:
-        """The best policy, with doubts about rows with few visits."""
+        """The best policy, if rows with few visits are doubted."""
         return self._iterate(None, DOUBT)[0]
 
     def value(self, policy: Policy) -> float:
-        """The value of a deterministic policy from the start, without doubts: plays have none either."""
+        """The value of a deterministic policy from the start, without doubt."""
         return self._iterate(policy, 0.0)[1]
 
     def _shares(self, doubt: float) -> tuple[np.ndarray, np.ndarray]:
-        """Shares of transitions (T,), and of the worst state (R,), which is all that is left to a row never tried."""
+        """Probabilities of transitions (T,), and of the worst state (R,): a row never tried leads only there."""
         total = np.maximum(self._visits + doubt, 1.0)
         worst = np.where(self._is_known, 0.0, np.where(self._visits > 0.0, doubt / total, 1.0))
         row = self._pmdp.transition_row
@@ -66,7 +69,7 @@ class FrequencyEstimate:
         return found if policy is None else policy, sign * float(values[pmdp.initial_state])
 
     def _best_rows(self, rows: np.ndarray) -> np.ndarray:
-        """(S,) the best row of every state, the first one among equals."""
+        """(S,) the best row of every state; the first among equals."""
         pmdp = self._pmdp
         best = np.maximum.reduceat(rows, pmdp.state_ptr[:-1])
         candidates = np.flatnonzero(rows >= best[pmdp.row_state])

@@ -1,4 +1,4 @@
-"""`VisitBets`: which policy is fixed at which mark of the data, and what later visits of its rows say of its value."""
+"""`VisitBets` fixes a policy at a mark of the data, and bounds its value from later visits of its rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rpl_agent.guarantee.untied.estimate import FrequencyEstimate
 from rpl_agent.guarantee.untied.policy_rows import PolicyRows
 from rpl_agent.guarantee.untied.visits import VisitBounds, VisitPlan
 
-#: A policy is fixed at the last mark with at most this share of the data before it: the rest of the data test it.
+#: A policy is fixed at the last mark with at most this share of the data before it: the rest tests it.
 BEFORE = 0.25
-#: Fewest visits per row of the policy after the mark, on average: with fewer there is nothing to gain.
+#: Fewest visits after the mark per row of the policy, on average: fewer gain nothing.
 LEAST_VISITS = 100
 
 
@@ -27,7 +27,7 @@ class Visited:
     """Visits of the policy's rows after it was fixed, which bound its value better than the model does.
 
     fixed : the number of transitions before the policy was fixed.
-    given : the user's word that the policy did not depend on any of the data; else the data before the mark chose it.
+    given : True: the user says that no data chose the policy; False: the data before the mark chose it.
     """
 
     fixed: Whole
@@ -60,10 +60,10 @@ class VisitClaim:
 
 @dataclass(eq=False)
 class VisitBets:
-    """Bets on later visits, for one objective, at all times except with probability ``share``.
+    """Bets on later visits, for one objective: its claims hold at all times except with probability ``share``.
 
-    Each mark has its weight times the share: weights are fixed no later than marks, and sum to at most 1. So the
-    statements of all marks hold simultaneously.
+    Each mark gets its weight times the share. Weights are fixed no later than marks and sum to at most 1, so the claims
+    of all marks hold simultaneously.
     """
 
     pmdp: ParametricMDP
@@ -73,19 +73,19 @@ class VisitBets:
 
     @staticmethod
     def apply(pmdp: ParametricMDP, objective: Objective) -> bool:
-        """Whether visits are bet on, too, where rows are: decided by the model and the objective alone."""
+        """Whether to bet on visits where rows are bet on: the model and the objective alone decide."""
         return objective.resolve(pmdp).objective.horizon is None and cached_on(pmdp, "told apart", _is_told_apart)
 
     @cached_property
     def own(self) -> VisitClaim | None:
-        """The claim about the policy that the data before the mark choose, on the agent's side."""
+        """The claim about the policy that the data before the mark choose: a bound on the agent's own side."""
         if (mark := self._mark) is None:
             return None
         policy = _on_mark(mark, self.objective, lambda: self._best_at(mark))
         return self._claim(mark, policy, is_given=False)
 
     def given(self, policy: Policy) -> VisitClaim | None:
-        """The claim about a policy that was fixed before all data, on both sides."""
+        """The claim about a policy that was fixed before all data: bounds on both sides."""
         stationary = policy.rows is None or policy.rows.ndim == 1
         return self._claim(self._mark, policy, is_given=True) if self._mark is not None and stationary else None
 
@@ -95,7 +95,7 @@ class VisitBets:
         return marks[-1] if marks else None
 
     def _before(self, mark: Mark) -> np.ndarray:
-        """(T,) transitions before a mark; rows without unknowns have none."""
+        """(T,) counts before a mark; 0 where the probability is known."""
         expression = self.pmdp.expression
         return np.where(self.pmdp.table.is_constant[expression], 0, mark.successes[expression])
 
@@ -119,7 +119,7 @@ class VisitBets:
         return VisitClaim(policy, float(ends[0]), float(ends[1]), Visited(mark.total, visits, is_given))
 
     def improve(self, known: tuple[float, float], asked: AskedPolicy) -> tuple[float, float, Policy, Visited | None]:
-        """(lower, upper, the policy that they are about, what they rest on), with the bounds of visits where better."""
+        """(lower, upper, their policy, the visits behind them): the bounds of visits where these are better."""
         (lower, upper), (policy, is_fixed, chosen) = known, asked
         found = self.own if policy is None or not is_fixed else self.given(policy)
         if found is None or not (policy is None or is_fixed or _is_same(policy, found.policy)):
@@ -135,13 +135,13 @@ def _is_same(one: Policy, other: Policy) -> bool:
 
 
 def _is_told_apart(pmdp: ParametricMDP) -> bool:
-    """Whether counts of expressions at a mark are counts of transitions, in rows with unknowns."""
+    """Whether no two unknown probabilities share an expression: then a mark, which counts these, counts transitions."""
     open_ones = pmdp.expression[~pmdp.table.is_constant[pmdp.expression]]
     return len(np.unique(open_ones)) == len(open_ones)
 
 
 def _on_mark(mark: Mark, objective: Objective, choose: Callable[[], Policy]) -> Policy:
-    """The policy that was chosen at a mark, once."""
+    """The policy of a mark, chosen on the first call."""
     chosen: dict[Objective, Policy] = cached_on(mark, "policies", lambda _: {})
     if objective not in chosen:
         chosen[objective] = choose()

@@ -1,7 +1,7 @@
-"""`PlayedBound`: what whole plays of a fixed policy say of its value (Theorem 2 of `guarantee.open_world`).
+"""`PlayedBound` bounds the value of a fixed policy from whole plays of it (Theorem 2 of `guarantee.open_world`).
 
-A policy is fixed, then played in episodes that were planned before they began; each is worth a number in a known
-range. Fixed stakes need only how often each number came, so this is all that is stored, and all that a proof needs.
+The policy is fixed first, then played in episodes that were planned before they began. Each is worth a number in a
+known range. Stakes are fixed, so the bound needs only how often each number came: a file and a proof hold no more.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from rpl_agent.core.schema import Positive, Whole
 from rpl_agent.guarantee.stakes import lower_mean, upper_mean
 
-#: If there are more distinct numbers than this, they are moved outward to a grid of this many steps in their range.
+#: More distinct numbers than this are moved outward, to a grid that splits their range into this many steps.
 MOST_NUMBERS, GRID = 4_096, 2.0**14
 
 
 def policy_share(share: float, number: int) -> float:
-    """The share of the j-th policy that is fixed, j = number ≥ 1: 1/j − 1/(j + 1) of the whole. These sum to 1."""
+    """The share of the j-th fixed policy, j = number ≥ 1: 1/j − 1/(j + 1) of the whole. The sum over all j is 1."""
     return share / (number * (number + 1))
 
 
@@ -29,7 +29,7 @@ class PlayedBound:
 
     numbers, counts : each number, and how often it came.
     number : the policy's number among those fixed in the run so far, which determines its share of δ.
-    loss : how far the mean is moved outward, for rounding and rewards that are not exactly the model's.
+    loss : by how much the bound moves outward, for rounding and for rewards that differ from the model's.
     """
 
     numbers: tuple[float, ...]
@@ -56,7 +56,7 @@ class PlayedBound:
 
 
 def grouped(numbers: np.ndarray, low: float, high: float, upward: bool) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Distinct numbers with their counts; many of them are moved outward to a grid."""
+    """Distinct numbers with their counts; too many of them are moved outward to a grid."""
     numbers = np.clip(numbers, low, high)
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) > MOST_NUMBERS:

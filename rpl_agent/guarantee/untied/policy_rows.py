@@ -15,11 +15,11 @@ from rpl_agent.core.native import core, read_only
 from rpl_agent.guarantee.stakes import STAKES, level
 from rpl_agent.guarantee.untied.rows import Bounds, value_ranges
 
-#: Sweeps of sums over plays, and the change, as a share of the range, that ends them.
+#: Sums over plays stop after so many sweeps, or once they change by this share of the largest number.
 SWEEPS, SETTLED = 2_000, 1e-7
-#: By how much a short sum may be rounded, as a share of the size of its terms.
+#: Rounding of a short sum, at most, as a share of the size of its terms.
 ROUNDING = 1e-12
-#: Stakes of first bounds, and most sweeps for them: first bounds need not be tight, and more stakes take longer.
+#: Stakes and most sweeps of first bounds, which need not be tight: more stakes take longer.
 FIRST_STAKES = read_only(STAKES[:6])
 LOG_WEIGHTS = read_only(np.full(len(FIRST_STAKES), -level(1.0 / len(FIRST_STAKES))))
 MIXTURE = core.StakeMixture(size=len(FIRST_STAKES), stake=FIRST_STAKES, log_weight=LOG_WEIGHTS)
@@ -30,7 +30,8 @@ FIRST_SWEEPS = 100
 class PolicyRows:
     """The rows that a policy plays in states whose value is open, and what their numbers may be.
 
-    A value is open unless the graph alone decides it. A decided state has one least and largest value, and no row here.
+    A value is open unless the graph alone decides it. The least and the largest value of a decided state are the same,
+    and it has no row here.
     """
 
     state: np.ndarray  # (k,)
@@ -85,13 +86,13 @@ class PolicyRows:
 
     @cached_property
     def scale(self) -> float:
-        """The largest size of a number, for rounding."""
+        """The largest absolute number, for rounding."""
         sizes = [np.abs(end).max(initial=0.0) for end in (*self.values, *self.span, self.reward)]
         return float(max(sizes))
 
     @cached_property
     def rounding(self) -> float:
-        """By how much any sum over outcomes may be rounded, as a share of the size of its terms."""
+        """Rounding of any sum over outcomes, at most, as a share of the size of its terms."""
         return max(ROUNDING, 8.0 * core.UNIT_ROUNDOFF * len(self.owner))
 
     def sum(self, numbers: np.ndarray) -> np.ndarray:
@@ -104,7 +105,7 @@ class PolicyRows:
 
     @cached_property
     def is_open(self) -> np.ndarray:
-        """(S,) bool"""
+        """(S,) bool: the value is open"""
         return np.bincount(self.state, minlength=len(self.values[0])) > 0
 
     def frequencies(self, counts: np.ndarray) -> Frequencies:
@@ -116,7 +117,7 @@ class PolicyRows:
 
 
 class Frequencies(NamedTuple):
-    """A model of the policy's rows. A row without data has no outcomes; the caller gives its number."""
+    """The policy's rows with frequencies as probabilities. For rows without data, callers give means (``empty``)."""
 
     rows: PolicyRows
     visits: np.ndarray  # (k,) 0 for known rows
@@ -134,13 +135,13 @@ class Frequencies(NamedTuple):
         return np.where(self.is_empty, empty, found)
 
     def matrix(self) -> scipy.sparse.csr_array:
-        """(S, S) the chance of every step, times the discount; open states only."""
+        """(S, S) the chance of each step times the discount; from open states only."""
         rows = self.rows
         size, weight = len(rows.values[0]), rows.discount * rows.chance[rows.owner] * self.share
         return scipy.sparse.csr_array((weight, (rows.state[rows.owner], rows.successor)), shape=(size, size))
 
     def occupancies(self) -> np.ndarray:
-        """(S,) how often a play is in each open state, discounted, up to rounding and plays without end."""
+        """(S,) the discounted visits of a play to each open state, about: endless plays are cut short."""
         start = np.zeros(len(self.rows.values[0]))
         start[self.rows.start] = 1.0
         steps, found = scipy.sparse.csr_array(self.matrix().T), start.copy()
@@ -152,7 +153,7 @@ class Frequencies(NamedTuple):
         return found
 
     def values(self, empty: np.ndarray) -> np.ndarray:
-        """(S,) what each state is worth."""
+        """(S,) the value of each state at these frequencies."""
         rows, steps = self.rows, self.matrix()
         paid = rows.to_states(rows.reward + np.where(self.is_empty, empty, 0.0))
         found = np.where(rows.is_open, np.clip(0.0, *rows.values), rows.values[0])
@@ -167,9 +168,9 @@ class Frequencies(NamedTuple):
 def first_values(rows: PolicyRows, found: Frequencies, sign: float, share_level: float) -> np.ndarray:
     """(S,) bounds on V from above (sign 1) or below (−1), by a bet on the mean of each row.
 
-    This is Theorem 1 of `guarantee.open_world` for one policy. A state that plays several rows at random leads, with
-    known chances, to an added state for each of them; every step then becomes two, each with the square root of the
-    discount.
+    This is Theorem 1 of `guarantee.open_world` for one policy. If states play several rows at random, each gets a known
+    row, which leads to one added state per row that it plays. Every step then becomes two, each with the square root of
+    the discount.
     """
     size, is_mixed = len(rows.values[0]), bool((rows.chance < 1.0).any())
     discount = math.sqrt(rows.discount) if is_mixed else rows.discount

@@ -1,7 +1,7 @@
-"""`RowBets`: a bound on every policy from bets on one number per row (Theorem 1 of `guarantee.open_world`).
+"""`RowBets` bounds the value of every policy, by bets on one number per row (Theorem 1 of `guarantee.open_world`).
 
-The graph is known, and so is the range of every row's number: that of the states the row leads to, whatever the
-probabilities are. This range is a function of the model alone, as Theorem 1 requires. Everything is in the time of the
+The number is the reward plus the discounted value of the state that follows. The graph is known, and bounds it whatever
+the probabilities are: so its range depends on the model alone, as Theorem 1 requires. Everything is in the time of the
 solver (`Task`).
 """
 
@@ -20,11 +20,11 @@ from rpl_agent.core.regions.blocks import is_blockwise, parameters_of_expression
 from rpl_agent.core.solver.solution import Solution
 from rpl_agent.guarantee.stakes import MIXTURE, MOST_SWEEPS, level
 
-#: Most transitions times steps to go: beyond that, bets take longer than the certificate.
+#: Most transitions times steps to go: with more, bets would take longer than the certificate.
 MOST_WORK = 5_000_000
-#: Rounds in which ranges settle; undiscounted totals that do not settle have no range.
+#: Rounds that ranges have to settle; undiscounted totals that do not settle have no range.
 MOST_ROUNDS = 1_000
-#: By how much sums along a play may be rounded, per step, as a share of their size.
+#: Rounding of a sum along a play, at most, per step, as a share of its size.
 ROUNDING = 1e-12
 
 Bounds = tuple[np.ndarray, np.ndarray]
@@ -48,7 +48,7 @@ def _is_untied(pmdp: ParametricMDP) -> bool:
 def ranges(pmdp: ParametricMDP, objective: Objective) -> Bounds | None:
     """(low, high), each (H + 1, S): the values that states may have with 0 … H steps to go, by the graph alone.
 
-    One layer without a horizon. None where a value has no bound, or there are too many layers.
+    Without a horizon, one layer. None if the graph does not bound the values, or if there are too many layers.
     """
     task = objective.resolve(pmdp)
     horizon = task.objective.horizon
@@ -99,7 +99,7 @@ def _largest(pmdp: ParametricMDP, task: Task, sign: float) -> np.ndarray | None:
 
 
 def play_range(pmdp: ParametricMDP, objective: Objective) -> tuple[float, float]:
-    """(least, most) that a play from the start can be worth, up to rounding; infinite if that is not known."""
+    """(least, most) that a play from the start can be worth, up to rounding; infinite if unknown."""
     ends = value_ranges(pmdp, objective)
     if ends is None:
         return -np.inf, np.inf
@@ -130,7 +130,7 @@ class RowBets:
 
     @classmethod
     def apply(cls, pmdp: ParametricMDP, objective: Objective | None) -> bool:
-        """Whether there are bets on rows: decided by the model and the objective alone, never by data."""
+        """Whether to bet on rows: the model and the objective alone decide, never the data."""
         return objective is not None and is_untied(pmdp) and value_ranges(pmdp, objective) is not None
 
     def bound(self, known: np.ndarray | None = None) -> float:
@@ -172,7 +172,7 @@ class RowBets:
         upper: np.ndarray,
         clock: np.ndarray,
     ) -> None:
-        """Lower ``upper`` (S,) by rows whose successors have values in the range ``after``, at most ``below``.
+        """Lower ``upper`` (S,) in place: successors have values in the range ``after``, and at most ``below``.
 
         below : (S,) with one step less to go; None: ``upper`` itself.
         """
@@ -211,7 +211,7 @@ class RowBets:
         )
 
     def _row_ranges(self, rows: _Rows, reward: np.ndarray, discount: float, after: Bounds) -> Bounds:
-        """(R',) each: least and largest reward plus discounted value of what may follow, rounded outward."""
+        """(R',) each: the least and the largest reward plus discounted value of a successor, rounded outward."""
         pmdp, first = self.pmdp, self.pmdp.row_ptr[:-1]
         low = reward + discount * np.minimum.reduceat(after[0][pmdp.successor], first)[rows.number]
         high = reward + discount * np.maximum.reduceat(after[1][pmdp.successor], first)[rows.number]
@@ -233,7 +233,7 @@ class RowBets:
 
 
 def value_ranges(pmdp: ParametricMDP, objective: Objective) -> Bounds | None:
-    """`ranges`, once for a model and an objective."""
+    """`ranges`, computed once per model and objective."""
     known: dict[Objective, Bounds | None] = cached_on(pmdp, "ranges of values", lambda _: {})
     if objective not in known:
         known[objective] = ranges(pmdp, objective)
@@ -243,7 +243,10 @@ def value_ranges(pmdp: ParametricMDP, objective: Objective) -> Bounds | None:
 def with_row_bets(
     rows: RowBets | None, objective: Objective, known: tuple[float, float], optimistic: Solution | None
 ) -> tuple[float, float]:
-    """Bounds tightened by bets on rows, which have a share of δ of their own; ``optimistic`` bounds best values."""
+    """Bounds tightened by bets on rows, which have a share of δ of their own.
+
+    optimistic : bounds on the best values, which bets start from
+    """
     if rows is None or rows.objective != objective:
         return known
     (lower, upper), maximising, start = known, objective.sense is Sense.MAX, None

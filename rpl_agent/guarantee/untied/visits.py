@@ -1,4 +1,6 @@
-"""`VisitBets`: the value of a policy that was fixed at a mark, from later visits of its rows (any policy made them).
+"""`VisitBounds` bounds the value of a policy that was fixed at a mark, from later visits of its rows.
+
+Any policy may have made these visits.
 
 Let V be the policy's value, y = γV(s') the number of a visit, e = E y − mean y the error of a row's mean over its N
 visits after the mark, P̃ their frequencies, r rewards. V solves V = r + γPV. So for *any* weights w of the states
@@ -13,8 +15,9 @@ whatever is left of it lies between bounds on V. The errors of rows are bounded 
    proportional to the occupancies at the mark, so this is nearly Σ w e, and errors add up like their squares;
 2. each row by itself, which pays for the difference w − κ b N: it is known and small, and κ ≥ 0 is free.
 
-y is known up to bounds on V, and h is convex: the worse end of y counts. Each row's bound improves the bounds on V, and
-so on. Only counts and ranges are used, never the graph. `docs/guarantees.md` has the proof in full.
+y is known up to bounds on V, and h is convex: the worse end of y counts. The bound on each row's error improves the
+bounds on V, and these improve it in turn. Only counts and ranges are used, never the graph. `docs/guarantees.md` has
+the proof in full.
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ from rpl_agent.core.native import core
 from rpl_agent.guarantee.stakes import level
 from rpl_agent.guarantee.untied.policy_rows import SETTLED, SWEEPS, PolicyRows, first_values
 
-#: Amounts of data after the mark that stakes are made for if there is no plan, as multiples of the data before it; each
+#: Without a plan, stakes are made for these amounts of data after the mark, as multiples of the data before it. Each
 #: has an equal share of the error.
 GROWTHS = (1.0, 4.0, 16.0, 64.0)
 #: The largest stake, as a share of one that could lose everything.
 CAP = 0.5
 #: Parts of the share: for all rows together, for each by itself, and for first bounds on the values of states.
 TOGETHER, ALONE, VALUES = 0.4, 0.3, 0.3
-#: Rounds in which brackets of V improve.
+#: Most rounds in which brackets of V improve.
 ROUNDS = 6
 
 
@@ -76,7 +79,7 @@ class VisitPlan:
         """From counts (T,) before the mark.
 
         share : of δ, for all claims from this plan. sides : number of sides on which the value will be bounded.
-        progress : share of the data that has come, 0 if that is not known.
+        progress : the share of all data that comes before the mark; 0 if unknown.
         """
         growths = np.array(GROWTHS if progress <= 0.0 else (max(1.0 - progress, 1e-3) / progress,))
         bets = len(growths)
@@ -134,7 +137,7 @@ class VisitBounds:
         return found + self._slack
 
     def _improve(self) -> bool:
-        """Better brackets of V from those of the rows' errors; whether they have changed much."""
+        """Tighten the brackets of V by those of the rows' errors; return whether they changed much."""
         rows, found, centre = self._rows, self._found, self._plan.centre
         moved = 0.0
         for side in (-1.0, 1.0):
@@ -156,7 +159,7 @@ class VisitBounds:
     # ------------------------------------------------------------------ all rows together
     @cached_property
     def _weights(self) -> np.ndarray:
-        """(S,) weights of the states: any are valid, these are the occupancies in the frequencies."""
+        """(S,) weights of the states: any are valid; these are the occupancies at the frequencies."""
         return self._found.occupancies()
 
     def bound(self, side: float) -> float:
@@ -191,7 +194,7 @@ class VisitBounds:
 def most_together(own: np.ndarray, bet: np.ndarray, most: np.ndarray, least: np.ndarray, cost: float) -> float:
     """A bound on Σ own e over errors with −least ≤ e ≤ most and Σ bet e ≤ cost; all (k,).
 
-    A row that was bet on by more than its weight is left with a negative rest, which counts as the others do.
+    A row with a larger bet than its weight has a negative rest, which counts like any other.
     """
     factor = best_factor(own, bet, 0.5 * (most + least), cost)
     rest = own - factor * bet
