@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MODEL_ENDINGS = (".prism", ".nm", ".pm", ".drn")
 #: How to name the user's own code.
 OWN_ENV = "an environment of your own: module:Id or path/to/file.py:factory"
+#: What only rows of tables have: spaces that align columns.
+COLUMNS = re.compile(r"\S {3,}\S")
 #: Default number of steps after which an episode of a user's own model is cut.
 DEFAULT_STEPS = 1000
 
@@ -406,9 +408,9 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
 
 
 def _wrapped(line: str) -> str:
-    """Wrap a line of prose at the terminal's width, never inside a number; table rows stay."""
+    """Wrap a line of prose at the terminal's width, never inside a number; rows of tables stay."""
     width, indent = shutil.get_terminal_size().columns, " " * (len(line) - len(line.lstrip()) + 2)
-    if len(line) <= width or line.startswith("|"):
+    if len(line) <= width or line.startswith("|") or COLUMNS.search(line):
         return line
     return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 

@@ -294,15 +294,16 @@ def test_no_number_is_broken_at_the_edge_of_a_terminal(monkeypatch, capsys):
     from rpl_agent.cli.common import emit
 
     bounds, table = "  value and optimum lie in [" + "17.8552, " * 12 + "20.4418]", "| " + "0.125 | " * 20
-    text = f"short\n{bounds}\n{table}"
+    aligned = "       1" + "   [0.153940, 0.2095130]" * 4
+    text = f"short\n{bounds}\n{aligned}\n{table}"
     emit(Namespace(json=False), {"text": text}, "")
     assert capsys.readouterr().out == text + "\n"  # in a pipe lines stay whole
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     emit(Namespace(json=False), {"text": text}, "")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "short" and lines[-1] == table and len(lines) == 4
-    assert max(map(len, lines[:-1])) <= 80 and lines[2].startswith("    17.8552, ")
+    assert lines[0] == "short" and lines[-2:] == [aligned, table] and len(lines) == 5
+    assert max(map(len, lines[:-2])) <= 80 and lines[2].startswith("    17.8552, ")
 
 
 def test_stopping_while_a_command_loads_leaves_no_traceback(monkeypatch, capsys):
