@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.model import build
+from rpl_agent.core.model import build, simplex
 from rpl_agent.core.model.building import builder
 
 
@@ -30,3 +30,11 @@ def test_every_place_of_a_bad_text_is_named():
     with pytest.raises(ModelError) as error:
         build(0, bad, domain={"p": (0.1, 0.2)})
     assert "state 0" in str(error.value) and "state 1" in str(error.value)
+
+
+def test_the_names_of_a_draw_are_listed_where_another_is_used():
+    def drawn(state):
+        return {"stay": {state: 1}} if state else {"draw": {k + 1: f"d{k}" for k in range(4)}}
+
+    with pytest.raises(ModelError, match=r"expression d3 uses .* the domain has d0, d1, d2"):
+        build(0, drawn, domain={"d": simplex(4)})

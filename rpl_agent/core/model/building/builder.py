@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.core.errors import ModelError, RPLWarning, front_door
+from rpl_agent.core.errors import ModelError, RPLWarning, front_door, listed
 from rpl_agent.core.model.building.arguments import (
     called,
     label_holds,
@@ -272,7 +272,8 @@ class _Explorer:
                 continue
             if unknown:
                 place = f"state {state!r}, action {action!r}, successor {successor!r}"
-                message = f"{place}: expression {polynomial} uses unknown parameters {unknown}"
+                declared = f"the domain has {listed(sorted(self._known))}"
+                message = f"{place}: expression {polynomial} uses unknown parameters {unknown}; {declared}"
                 self._problems.append(Defect("unknown-parameter", message))
             polynomials[successor] = polynomial
         return polynomials
