@@ -448,7 +448,7 @@ class Session(SessionRecord, RunSession):
             return
         if not self.subject_to:
             raise ModelError(
-                "explore_within_limits (--explore-within-limits) needs a limit: give subject_to (--subject-to), "
+                "explore_within_limits (--explore-within-limits) needs limits: give subject_to (--subject-to), "
                 "for example 'probability of fallen <= 0.05'"
             )
         self.require_anytime("exploring within limits")
