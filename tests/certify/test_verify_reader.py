@@ -80,7 +80,7 @@ def test_a_file_that_names_code_runs_none(name, written, tmp_path, capsys, monke
         found = json.loads(written["path"].read_text()) | {"source": source}
         written["path"].write_text(json.dumps(found))
         code, said = verified([str(written["path"])], capsys)
-        assert code == 2 and ("--env" in said["error"] or "not a text" in said["error"]), said
+        assert code == 2 and ("--env" in said["error"] or "not a string" in said["error"]), said
         assert not marker.exists()
 
 

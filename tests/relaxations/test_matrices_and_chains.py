@@ -50,7 +50,7 @@ def test_matrices_may_be_sparse_or_one_chain(tmp_path):
     [
         (LOWER[:1], UPPER, {}, "one shape"),
         (LOWER[:, :2], UPPER, {}, "one shape"),
-        (UPPER, LOWER, {}, "not an interval|above an upper bound"),
+        (UPPER, LOWER, {}, "positive where upper is 0"),
         (LOWER, np.where(UPPER == 1, 0.0, UPPER), {}, "state 1 has no transition"),
         (LOWER, UPPER * np.nan, {}, "finite"),
         (LOWER, UPPER, {"labels": {"l": [7]}}, "'l'"),
