@@ -327,7 +327,9 @@ def test_a_draw_has_a_domain_of_its_own():
 
 
 def test_a_box_for_a_draw_is_refused_with_what_to_write():
-    with pytest.raises(ModelError, match=r"1 - a - b ranges over .*with_simplex\(\['a', 'b'\]\), or rpl_agent\.core\.model\.simplex"):
+    with pytest.raises(
+        ModelError, match=r"1 - a - b ranges over .*with_simplex\(\['a', 'b'\]\), or rpl_agent\.core\.model\.simplex"
+    ):
         build(0, _draw(["a", "b", "1 - a - b"]), domain=["a", "b"])
 
 
