@@ -6,8 +6,9 @@ A log has one row per step, in the order in which the steps happened:
 - the state variables and the same names with ``next_``: ``level, broken, action, next_level, next_broken``.
 
 Actions are names or numbers (those of the model if its actions are numbers). Each row must start where the previous
-row led, or where plays of the model start; a column ``episode`` marks other starts. Other columns are
-ignored. The behaviour policy may be adaptive and need not be logged.
+row led, or where plays of the model start; a column ``episode`` marks other starts. Without it, an episode that was cut
+in a start state cannot be told from one that goes on there: transitions are the same, returns are refused. Other
+columns are ignored. The behaviour policy may be adaptive and need not be logged.
 
 Rows are read in blocks, so memory does not grow with the log. A row that the model forbids is never skipped silently:
 either nothing is used and the error lists the places, or (on request) such rows go to a quarantine file with their
@@ -37,6 +38,8 @@ from rpl_agent.formats.log_sources import Coded, LogRows, RepeatedRows, length, 
 
 #: Number of forbidden rows listed in an error; the rest are counted.
 LISTED = 10
+#: The column that marks episodes.
+EPISODE = "episode"
 _UNKNOWN = -1
 
 
@@ -116,8 +119,11 @@ def read_log(
 
 
 def log_steps(pmdp: ParametricMDP, source: str | Path | Sequence[str | Path]) -> tuple[np.ndarray, np.ndarray]:
-    """The transitions (n,) of a log in their order, and (n,) bool where an episode begins; no row may be forbidden."""
-    decoder, chain = _Decoder(pmdp), _Chain(pmdp)
+    """The transitions (n,) of a log in their order, and (n,) bool where an episode begins.
+
+    No row may be forbidden, and where episodes begin must be beyond doubt.
+    """
+    decoder, chain = _Decoder(pmdp), _Chain(pmdp, is_strict=True)
     steps, begins = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=bool)]
     pieces = [source] if isinstance(source, (str, Path)) else list(source)
     for block in _blocks(pieces, chain):
@@ -125,7 +131,9 @@ def log_steps(pmdp: ParametricMDP, source: str | Path | Sequence[str | Path]) ->
         starts = chain.follow(block, states, found, reasons)
         if reasons:
             k = min(reasons)
-            raise DataError(f"{block.place(k)}: {reasons[k]}: returns of episodes need every row")
+            raise DataError(
+                f"{block.place(k)}: {reasons[k]} (returns are those of whole episodes, in which no row may be missing)"
+            )
         steps.append(found)
         begins.append(starts)
     return np.concatenate(steps), np.concatenate(begins)
@@ -145,10 +153,15 @@ def _refuse_repetitions(source: str | Path, look: Callable[..., None], *rows: np
 
 
 class _Chain:
-    """Checks that each row starts where the previous one led, and finds the starts of episodes."""
+    """Checks that each row starts where the previous one led, and finds the starts of episodes.
 
-    def __init__(self, pmdp: ParametricMDP):
-        self._pmdp, self._last, self._episode = pmdp, _UNKNOWN, None
+    is_strict : give a reason to rows that leave open where an episode begins, too
+    """
+
+    def __init__(self, pmdp: ParametricMDP, is_strict: bool = False):
+        self._pmdp, self._last, self._episode, self._is_strict = pmdp, _UNKNOWN, None, is_strict
+        self._has_own = EPISODE in pmdp.variables  # then the column is part of the state
+        self._begun = set[Any]()  # episodes of the column
         self._is_start = np.zeros(pmdp.num_states, dtype=bool)
         self._is_start[pmdp.initial_state] = True
         self._is_start[pmdp.first_states] = True
@@ -156,6 +169,7 @@ class _Chain:
     def restart(self) -> None:
         """The next row begins an episode."""
         self._last, self._episode = _UNKNOWN, None
+        self._begun.clear()
 
     def follow(self, block: LogRows, states: np.ndarray, found: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
         """(n,) bool, rows that begin an episode; rows that do not follow get a reason."""
@@ -166,8 +180,8 @@ class _Chain:
         broken = (before != _UNKNOWN) & (before != states) & (found >= 0)
         starts, self._last = broken | (before == _UNKNOWN), int(led[-1])
         wrong = broken & ~self._is_start[np.maximum(states, 0)]
-        if "episode" in block.columns:
-            starts, self._episode = _changes(block.columns["episode"], self._episode)
+        if self._marks_episodes(block):
+            starts, self._episode = _changes(block.columns[EPISODE], self._episode)
             wrong = broken & ~starts
         for k in np.flatnonzero(wrong).tolist():
             here, there = self._pmdp.state_name(int(states[k])), self._pmdp.state_name(int(before[k]))
@@ -176,7 +190,35 @@ class _Chain:
                 f"begins in {here}, but the previous row led to {there}: rows of an episode must be consecutive; a "
                 "column 'episode' marks where one begins",
             )
+        if self._is_strict:
+            self._doubt(block, states, before, starts, reasons)
         return starts
+
+    def _marks_episodes(self, block: LogRows) -> bool:
+        return EPISODE in block.columns and not self._has_own
+
+    def _doubt(
+        self, block: LogRows, states: np.ndarray, before: np.ndarray, starts: np.ndarray, reasons: dict[int, str]
+    ) -> None:
+        """Give a reason to rows that may begin an episode or go on with one."""
+        if not self._marks_episodes(block):
+            for k in np.flatnonzero((before == states) & self._is_start[np.maximum(states, 0)]).tolist():
+                name = self._pmdp.state_name(int(states[k]))
+                reasons.setdefault(
+                    k,
+                    f"begins in {name}, where plays start and the previous row led: a column 'episode' must say "
+                    "whether an episode begins there",
+                )
+            return
+        for k in np.flatnonzero(starts).tolist():
+            episode = block.columns[EPISODE][k]
+            if episode in self._begun:
+                reasons.setdefault(
+                    k,
+                    f"goes on with episode {episode}, which ended before: rows of an episode must be "
+                    "consecutive, and each has a number of its own",
+                )
+            self._begun.add(episode)
 
 
 def _changes(column: Sequence[Any], before: Any) -> tuple[np.ndarray, Any]:
@@ -375,7 +417,7 @@ def simulate_log(
     stop: np.ndarray | None = None,
     policy: Policy | None = None,
 ) -> int:
-    """Write a CSV log of simulated episodes (state variables, action names), as a plant would; return its rows.
+    """Write a CSV log of simulated episodes, as a plant would; return its rows.
 
     ``stop`` (S,) bool are states in which an episode ends; ``policy`` is uniform by default.
     """
@@ -387,10 +429,11 @@ def simulate_log(
     ]
     names = list(pmdp.variables) or ["state"]
     rows = 0
+    marks = [] if EPISODE in names else [EPISODE]
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow([*names, "action", *(f"next_{n}" for n in names)])
-        for _ in range(episodes):
+        writer.writerow([*names, "action", *(f"next_{n}" for n in names), *marks])
+        for episode in range(episodes):
             state = pmdp.initial_state
             for draw in rng.random((max_steps, 2)).tolist():
                 if stop is not None and stop[state]:
@@ -400,7 +443,8 @@ def simulate_log(
                 successor = int(pmdp.visible_successor[t])
                 if not pmdp.is_silent[state]:  # drawing a random start is not a step
                     action = pmdp.action_names[pmdp.action[row]]
-                    writer.writerow([*(c[state] for c in columns), action, *(c[successor] for c in columns)])
+                    values = [*(c[state] for c in columns), action, *(c[successor] for c in columns)]
+                    writer.writerow([*values, *([episode] if marks else [])])
                     rows += 1
                 state = successor
     return rows

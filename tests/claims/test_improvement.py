@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from rpl_agent import Counts, LogReturns, improve, log_returns
 from rpl_agent.cli import main
 from rpl_agent.core.coupled.difference import Comparison
 from rpl_agent.core.errors import DataError, ModelError
-from rpl_agent.core.model import Objective, Policy, Sense, build
+from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, build
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.logs import read_log, simulate_log
@@ -200,6 +201,64 @@ def test_returns_of_a_log_without_rows_of_some_plays_bound_nothing(tmp_path, sta
     log.write_text("state,action,next_state\nplay,a,won\nplay,a,lost\n")
     with pytest.raises(DataError, match="where they are over"):
         log_returns(pmdp, log, "maximise probability of won")
+
+
+@pytest.fixture
+def two_starts(tmp_path) -> tuple[ParametricMDP, list[str], Path]:
+    """Plays of one step that start in A or B alike and mostly end in A; only B pays: they are worth 0.5."""
+    pmdp = build(
+        {"A": 0.5, "B": 0.5},
+        lambda s: {"go": {"A": "p", "B": "1 - p"}},
+        domain={"p": (0.1, 0.9)},
+        rewards={"gain": lambda s, a: 1.0 * (s == "B")},
+    )
+    rng = np.random.default_rng(0)
+    steps = [f"{'AB'[rng.integers(2)]},go,{'B' if rng.random() < 0.1 else 'A'}" for _ in range(2000)]
+    return pmdp, steps, tmp_path / "log.csv"
+
+
+def test_returns_need_to_know_where_episodes_begin(two_starts):
+    """Before: a play from A that followed one that ended in A was lost, and at least 0.87 was said to be certain."""
+    pmdp, steps, log = two_starts
+    objective = Objective.reward("gain", horizon=1)
+    log.write_text("\n".join(["state,action,next_state", *steps]))
+    assert read_log(pmdp, log).counts.total == 2000  # transitions are the same wherever episodes begin
+    with pytest.raises(
+        DataError, match="begins in 'A', where plays start and the previous row led: a column 'episode'"
+    ):
+        log_returns(pmdp, log, objective)
+    numbered = [f"{step},{k}" for k, step in enumerate(steps)]
+    log.write_text("\n".join(["state,action,next_state,episode", *numbered]))
+    low, high = log_returns(pmdp, log, objective).mean(0.01)
+    assert low < 0.5 < high < 0.56
+
+
+def test_rows_of_an_episode_must_not_be_scattered(two_starts):
+    """Before: a row that went on with an earlier play counted as a play of its own."""
+    pmdp, _, log = two_starts
+    objective = Objective.reward("gain", horizon=1)
+    log.write_text("\n".join(["state,action,next_state,episode", "A,go,A,1", "B,go,A,2", "A,go,A,1"]))
+    assert read_log(pmdp, log).counts.total == 3
+    with pytest.raises(DataError, match=r"log.csv:4: goes on with episode 1, which ended before"):
+        log_returns(pmdp, log, objective)
+    for name in ("first", "second"):  # a log in pieces: each may number its own
+        (log.parent / f"{name}.csv").write_text("state,action,next_state,episode\nA,go,A,1\nB,go,A,2\n")
+    pieces = [log.parent / "first.csv", log.parent / "second.csv"]
+    assert log_returns(pmdp, pieces, objective).least.tolist() == [0.0, 1.0, 0.0, 1.0]
+
+
+def test_a_part_of_the_state_is_no_mark(tmp_path):
+    """Before: a change of the variable called episode began a play."""
+    pmdp = build(
+        (0,), lambda s: {"go": {(s[0] + 1,): "p", (0,): "1 - p"}} if s[0] < 2 else {"stay": {s: 1}}, domain=["p"],
+        variables=("episode",), labels={"end": lambda s: s[0] == 2}, rewards={"gain": lambda s, a: float(s[0])},
+    )  # fmt: skip
+    log = tmp_path / "log.csv"
+    simulate_log(log, pmdp, [0.5], episodes=1, max_steps=3, stop=pmdp.labels["end"], seed=3)
+    assert log.read_text().split()[0] == "episode,action,next_episode"
+    log.write_text("episode,action,next_episode\n0,go,1\n1,go,2\n")
+    returns = log_returns(pmdp, log, Objective.discounted("gain", 0.5, target="end"))
+    assert returns.least.tolist() == [0.5] and returns.most.tolist() == [0.5]
 
 
 def test_returns_of_a_log_say_nothing_of_the_reward_of_an_instant(grid, tmp_path):

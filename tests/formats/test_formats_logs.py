@@ -37,7 +37,7 @@ def steps(pmdp, tmp_path_factory) -> tuple[Path, np.ndarray]:
     action = {name: i for i, name in enumerate(pmdp.action_names)}
     with open(path, newline="") as file:
         lines = list(csv.reader(file))[1:]
-    table = [(number[tuple(map(int, r[:3]))], action[r[3]], number[tuple(map(int, r[4:]))]) for r in lines]
+    table = [(number[tuple(map(int, r[:3]))], action[r[3]], number[tuple(map(int, r[4:7]))]) for r in lines]
     assert rows == len(table) == 40 * 30
     return path, np.array(table)
 
