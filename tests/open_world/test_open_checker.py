@@ -15,7 +15,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from rpl_agent import RPLAgent
+from rpl_agent import ModelError, RPLAgent
 from rpl_agent.agent.runs import verify_run
 from rpl_agent.agent.storage.checkpoint import read_latest
 from rpl_agent.agent.storage.open_state import foreign_parts, read_open
@@ -394,6 +394,45 @@ def test_verify_compares_all_parts_of_a_proof_with_the_run(tmp_path, monkeypatch
         ("data", {"states": 9}, "states and actions"),
         ("data", {"actions": 1}, "states and actions"),
         ("data", {"names": proof["data"]["names"][::-1]}, "names of states"),
+        ("data", {"commands": proof["data"]["commands"][::-1]}, "names of actions"),
     ):
         other = {**proof, part: {**proof[part], **false}}
         assert foreign_parts(other, stored) == [f"the {name} of the proof are not those of the run"]
+
+
+def test_names_of_actions_are_those_of_the_run(tmp_path, monkeypatch, capsys):
+    """Before: a certificate and its proof could both call left right, and the run verified them."""
+    monkeypatch.chdir(tmp_path)
+    env = gym.wrappers.TimeLimit(Walk(), 5)
+    RPLAgent(env, discount=0.9, returns=(0, 1), delta=0.1, seed=3).learn(150, folder="logs/a")
+    run = tmp_path / "logs" / "a"
+    told = stated(run / "certificate.json")
+    proof = json.loads(gzip.decompress((run / "proof.json.gz").read_bytes()))
+
+    def says(commands) -> str:
+        other = {**proof, "data": {**proof["data"], "commands": commands}}
+        open_checker.check(other)  # which only shows them
+        (run / "proof.json.gz").write_bytes(gzip.compress(json.dumps(other).encode()))
+        policy = [[state, commands[action]] for state, action in told["policy"]]
+        false = {**told, "policy": policy, "elsewhere": commands[told["elsewhere"]]}
+        (run / "certificate.json").write_text(json.dumps(false))
+        capsys.readouterr()
+        assert main(["certify", "logs/a", "--verify"]) == 1
+        return capsys.readouterr().out
+
+    assert proof["data"]["commands"] == [0, 1]
+    assert "the names of actions of the proof are not those of the run" in says([1, 0])
+    for commands in ([0, 0], [0, 1, 2]):
+        assert "the actions of the proof do not have a name each" in says(commands)
+
+
+def test_a_run_goes_on_in_a_world_with_its_actions(tmp_path):
+    """Before: only their number was compared."""
+    agent = RPLAgent(gym.wrappers.TimeLimit(Walk(), 5), discount=0.9, returns=(0, 1), seed=3).learn(20)
+    agent.save(tmp_path / "run.zip")
+    other = Walk()
+    other.action_space = gym.spaces.Discrete(2, start=1)
+    with pytest.raises(ModelError, match="its facts or actions differ"):
+        agent.learn(gym.wrappers.TimeLimit(other, 5), 1)
+    with pytest.raises(ModelError, match="its actions are others"):
+        RPLAgent.load(tmp_path / "run.zip", gym.wrappers.TimeLimit(other, 5))

@@ -24,6 +24,7 @@ from rpl_agent.agent.world.observations import (
 from rpl_agent.agent.world.plays import LONGEST, LONGEST_ENDLESS, requested_horizon
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
 from rpl_agent.core.model.states import canonical
+from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.values import FEW_STATES
 
@@ -156,7 +157,7 @@ def _combinations(parts: list[list[Any]], space: Any, name: str) -> list[tuple[A
 def same_world(before: OpenWorld, after: OpenWorld) -> bool:
     """Whether data of one environment are data of the other, as far as can be seen."""
     bare = [replace(w.assumptions, returns=(0.0, 1.0), successors=None) for w in (before, after)]
-    return bare[0] == bare[1] and len(before.actions) == len(after.actions)
+    return bare[0] == bare[1] and jsonable(before.actions) == jsonable(after.actions)
 
 
 def refuse_mixture(without_model: bool, facts: Mapping[str, Any], model_only: Mapping[str, Any]) -> None:

@@ -94,6 +94,7 @@ class OpenState:
     upper_values: np.ndarray
     witness: StoredPlays | None
     best: StoredBest | None
+    commands: list[Any] | None = None  # what the environment takes, by number of our action; older runs have none
 
 
 def is_open(state: Mapping[str, Any]) -> bool:
@@ -133,6 +134,7 @@ def capture_open(session: OpenSession, source: StreamState | None, mode: str) ->
         upper_values=experience.upper.values,
         witness=None if experience.witness is None else _stored_witness(experience.witness),
         best=None if best is None else _stored_best(best, experience.witness),
+        commands=session.world.actions,
     )
     return jsonable(state, arrays), arrays
 
@@ -232,6 +234,8 @@ def foreign_parts(proof: dict[str, Any], stored: OpenState) -> list[str]:
         "outcomes": (data["outcomes"], [list(entry) for entry in zip(*(column.tolist() for column in columns))]),
         "starts": (data["starts"], [[s, n] for s, n in enumerate(stored.starts.tolist()) if n]),
     }
+    if stored.commands is not None:
+        parts["names of actions"] = (data["commands"], stored.commands)
     if lower is not None:
         parts |= _parts_of_policy(lower, stored)
     return [f"the {name} of the proof are not those of the run" for name, (one, two) in parts.items() if one != two]
@@ -287,6 +291,8 @@ def _fill(data: OpenData, stored: OpenState) -> None:
 
 def restore_open(session: OpenSession, stored: OpenState) -> None:
     """Load a stored state into a session that has entered its world."""
+    if stored.commands is not None and stored.commands != jsonable(session.world.actions):
+        raise ModelError(f"{session.world.name} is not the world of the run: its actions are others")
     try:
         _restore(session, stored)
     except UNREADABLE as error:

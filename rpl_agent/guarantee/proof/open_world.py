@@ -105,7 +105,15 @@ def belongs_open(proof: dict[str, Any], certificate: OpenCertificate) -> list[st
             [data["commands"][lower["unseen"]], *([unseen] * len(lower["rules"]))],
             [told["elsewhere"], *(rule[len(told["policy"]) :] for rule in lower["rules"])],
         )
-    return [f"the {name} of the proof is not the certificate's" for name, (one, two) in pairs.items() if one != two]
+    problems = [f"the {name} of the proof is not the certificate's" for name, (one, two) in pairs.items() if one != two]
+    return problems + _unnamed(data)
+
+
+def _unnamed(data: dict[str, Any]) -> list[str]:
+    """A problem if actions do not have a name each: the policy of a certificate is told in these."""
+    commands = data["commands"]
+    is_named = len(commands) == len(set(map(repr, commands))) == data["actions"]
+    return [] if is_named else ["the actions of the proof do not have a name each"]
 
 
 def _facts(sentences: Sequence[str]) -> list[str]:
