@@ -18,6 +18,7 @@ from rpl_agent.cli.common import (
     add_source,
     config_of,
     emit,
+    keeps_limits,
     load_source,
     policy_of,
     run_of,
@@ -208,7 +209,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
         _refuse_unused(arguments, set(), "a RUN is certified with its own model, data, method and policy")
         stored = certify_run(arguments.id)
         emit(arguments, stored, "certificate")
-        return 0 if all(claim["kept"] is True for claim in stored.get("limits", ())) else 1
+        return 0 if keeps_limits(stored) else 1
     source = load_source(arguments)
     limits, source = (*source.objective.limits, *arguments.subject_to), source.without_limits()
     config = config_of(arguments)

@@ -407,6 +407,11 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
     Console().print(table)
 
 
+def keeps_limits(result: Mapping[str, Any]) -> bool:
+    """Whether the policy of a run is certified to keep every limit."""
+    return all(claim["kept"] is True for claim in result.get("limits", ()))
+
+
 def _wrapped(line: str) -> str:
     """Wrap a line of prose at the terminal's width, never inside a number; rows of tables stay."""
     width, indent = shutil.get_terminal_size().columns, " " * (len(line) - len(line.lstrip()) + 2)

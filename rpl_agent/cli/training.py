@@ -18,6 +18,7 @@ from rpl_agent.cli.common import (
     add_source,
     config_of,
     emit,
+    keeps_limits,
     load_source,
     source_defaults,
     world_source,
@@ -143,7 +144,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
                 {"type": _horizon, "metavar": "STEPS"},
             ),
             "subject_to": (
-                "limits that the certified policy has to keep, e.g. 'probability of fallen <= 0.05'",
+                "limits that the certified policy has to keep (otherwise exit status 1), e.g. 'probability of fallen <= "
+                "0.05'",
                 {"nargs": "+", "metavar": "LIMIT"},
             ),
             "explore_within_limits": "explore only with policies that are proved to keep the limits, once there is one",
@@ -318,13 +320,15 @@ def _view(arguments: argparse.Namespace) -> dict[str, bool]:
 
 def _finish(arguments: argparse.Namespace, result: dict) -> int:
     emit(arguments, result, "training")
-    return 130 if result.get("interrupted") else 0
+    return 130 if result.get("interrupted") else 0 if keeps_limits(result) else 1
 
 
 def run_evaluate(arguments: argparse.Namespace) -> None:
     if arguments.policy is not None:
         _evaluate_policy(arguments)
         return
+    if arguments.run_folder is None and arguments.env is not None:
+        raise ModelError(f"nothing to play in {arguments.env}: add --policy FILE, or a run folder")
     unused = [name for name in ("returns", "delta", "width", "algorithm") if getattr(arguments, name) is not None]
     if unused:
         raise ModelError(f"--{unused[0]} belongs to --policy FILE; the range of a run's values is --worth LEAST MOST")

@@ -144,6 +144,8 @@ def test_the_command(capsys):
         (["logs/x", "--returns", "0", "1"], "--returns belongs to --policy"),
         (["logs/x", "--policy", "a.zip", "--env", "CartPole-v1", "--returns", "0", "1"], "takes no run folder"),
         ([], "give a run folder, or --policy"),
+        (["--env", "nope"], "rpl evaluate: nothing to play in nope: add --policy FILE, or a run folder\n"),
+        (["--env", "nope", "--returns", "0", "1"], "nothing to play in nope: add --policy FILE, or a run folder\n"),
     ],
 )
 def test_wrong_commands_say_what_is_wrong(arguments, words, capsys):

@@ -180,5 +180,18 @@ def test_the_shell_explores_within_limits(tmp_path, capsys):
         assert main([*line, "one", "--json"]) == 0
     assert 0 < json.loads(capsys.readouterr().out)["within_limits_since"] < 200
     with pytest.warns(RPLWarning, match="may break"):
-        assert main([*line, "two", "--quiet", "--budget", "2"]) == 0
+        assert main([*line, "two", "--quiet", "--budget", "2"]) == 1
     assert MAY_BREAK in capsys.readouterr().out
+
+
+def test_the_exit_status_says_whether_limits_are_certified(tmp_path, capsys):
+    """As that of `rpl certify` does."""
+    (tmp_path / "crossing.py").write_text("from tests.agent.test_within_limits import crossing as make\n")
+    world, run = f"{tmp_path}/crossing.py:make", str(tmp_path / "logs" / "one")
+    line = ["train", world, "--budget", "2", "--log-dir", str(tmp_path / "logs"), "--quiet", "--name"]
+    assert main([*line, "free"]) == 0
+    assert main([*line, "one", "--subject-to", "probability of crash <= 0.3"]) == 1
+    assert "crash" in capsys.readouterr().out
+    assert main(["certify", run]) == 1
+    assert main(["resume", run, "--env", world, "--budget", "200", "--quiet"]) == 0
+    assert main(["certify", run]) == 0
