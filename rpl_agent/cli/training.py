@@ -144,8 +144,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
                 {"type": _horizon, "metavar": "STEPS"},
             ),
             "subject_to": (
-                "limits that the certified policy has to keep (otherwise exit status 1), e.g. 'probability of fallen <= "
-                "0.05'",
+                "limits that the certified policy has to keep (otherwise exit status 1), e.g. "
+                "'probability of fallen <= 0.05'",
                 {"nargs": "+", "metavar": "LIMIT"},
             ),
             "explore_within_limits": "explore only with policies that are proved to keep the limits, once there is one",
