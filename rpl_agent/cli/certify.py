@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,11 +25,14 @@ from rpl_agent.cli.common import (
     run_of,
 )
 from rpl_agent.cli.parser import Options, count, output_file
+from rpl_agent.cli.progress import Show, progress_bar
 from rpl_agent.core.errors import ModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rpl_agent.core.evidence.counts import Counts
-    from rpl_agent.core.model import Objective, ParametricMDP
+    from rpl_agent.core.model import Limit, Objective, ParametricMDP
     from rpl_agent.guarantee.certificate import Certificate
     from rpl_agent.guarantee.claims.improvement import Improvement
     from rpl_agent.guarantee.pipeline import Uncertainty
@@ -168,31 +172,31 @@ def add_data(parser: Options) -> None:
     )
 
 
-def read_data(arguments: argparse.Namespace, source: ModelSource) -> tuple[Counts, int]:
+def read_data(arguments: argparse.Namespace, source: ModelSource, show: Show) -> tuple[Counts, int]:
     """The counts from the options of `add_data`, and the number of quarantined rows."""
     if (arguments.episodes is None) == (arguments.data is None):
         raise ModelError("give either --episodes N (simulated) or --data LOG")
     if arguments.data is None:
-        return simulate_counts(source, arguments.episodes, arguments.seed), 0
+        return simulate_counts(source, arguments.episodes, arguments.seed, show), 0
     from rpl_agent.formats.logs import read_log
 
+    show("reading the log", 0, None)
     schedule = "split" if arguments.fixed_length else "geometric"
     log = read_log(source.pmdp, arguments.data, quarantine=arguments.quarantine, schedule=schedule)
     return log.counts, log.quarantined
 
 
-def simulate_counts(source: ModelSource, episodes: int, seed: int) -> Counts:
+def simulate_counts(source: ModelSource, episodes: int, seed: int, show: Show) -> Counts:
     """Counts of uniform episodes at the true parameters, marked for the likelihood's split."""
     from rpl_agent.core.evidence.sampling import uniform_counts
 
+    theta = source.require_theta("simulating episodes")
     return uniform_counts(
-        source.pmdp, source.objective, source.require_theta("simulating episodes"), episodes, source.max_steps, seed
+        source.pmdp, source.objective, theta, episodes, source.max_steps, seed, partial(show, "episodes")
     )
 
 
 def run_certify(arguments: argparse.Namespace) -> int:
-    from rpl_agent.core.solver import solve_at
-    from rpl_agent.guarantee.claims.limits import certify
     from rpl_agent.guarantee.shown import true_value
 
     if arguments.verify:
@@ -212,16 +216,8 @@ def run_certify(arguments: argparse.Namespace) -> int:
         return 0 if keeps_limits(stored) else 1
     source = load_source(arguments)
     limits, source = (*source.objective.limits, *arguments.subject_to), source.without_limits()
-    config = config_of(arguments)
-    counts, quarantined = read_data(arguments, source)
-    policy = None if arguments.policy is None else policy_of(arguments.policy, source)
-    if arguments.evaluate == "optimal":
-        theta = source.require_theta("--evaluate optimal")
-        policy = solve_at(source.pmdp, theta, source.objective, precision=config.precision).policy
-    own = {"policy": policy, "fixed_policy": arguments.fixed_policy}
-    certificate = certify(source.pmdp, counts, source.objective, config, **own, subject_to=limits)
-    if arguments.output:
-        certificate = write_stated(arguments, source, counts, certificate)
+    with progress_bar(arguments) as show:
+        certificate, quarantined = _certified(arguments, source, limits, show)
     result = {
         "model": source.name,
         "objective": certificate.objective.describe(),
@@ -230,7 +226,9 @@ def run_certify(arguments: argparse.Namespace) -> int:
         "quarantined": quarantined,
     }
     if source.theta is not None:
-        value = true_value(source.pmdp, source.objective, certificate.policy, source.theta, config.precision)
+        value = true_value(
+            source.pmdp, source.objective, certificate.policy, source.theta, config_of(arguments).precision
+        )
         result |= {"value": value, "relative_gap": certificate.gap / abs(value) if value else float("inf")}
     text = str(certificate)
     if "value" in result:
@@ -240,15 +238,39 @@ def run_certify(arguments: argparse.Namespace) -> int:
     return 0 if certificate.keeps_limits else 1
 
 
+def _certified(
+    arguments: argparse.Namespace, source: ModelSource, limits: Sequence[Limit | str], show: Show
+) -> tuple[Certificate, int]:
+    """The certificate that the options ask for, and the number of quarantined rows."""
+    from rpl_agent.core.solver import solve_at
+    from rpl_agent.guarantee.claims.limits import certify
+
+    config = config_of(arguments)
+    counts, quarantined = read_data(arguments, source, show)
+    show("certificate", 0, None)
+    policy = None if arguments.policy is None else policy_of(arguments.policy, source)
+    if arguments.evaluate == "optimal":
+        theta = source.require_theta("--evaluate optimal")
+        policy = solve_at(source.pmdp, theta, source.objective, precision=config.precision).policy
+    own = {"policy": policy, "fixed_policy": arguments.fixed_policy}
+    certificate = certify(source.pmdp, counts, source.objective, config, **own, subject_to=limits)
+    if arguments.output:
+        certificate = write_stated(arguments, source, counts, certificate, show)
+    return certificate, quarantined
+
+
 Stated = TypeVar("Stated", "Certificate", "Improvement")
 
 
-def write_stated(arguments: argparse.Namespace, source: ModelSource, counts: Counts, found: Stated) -> Stated:
+def write_stated(
+    arguments: argparse.Namespace, source: ModelSource, counts: Counts, found: Stated, show: Show
+) -> Stated:
     """Write a certificate with its proof's numbers and its data to a file, and the proof beside it."""
     from rpl_agent.cli.common import source_defaults
     from rpl_agent.guarantee.proof import proof_path, prove, stated, write_proof
     from rpl_agent.guarantee.verify import write_with_data
 
+    show("proof", 0, None)
     path, proof = Path(arguments.output), prove(source.pmdp, counts, found)
     found = stated(found, proof)
     write_with_data(path, found, counts, {key: getattr(arguments, key) for key in source_defaults()})
@@ -314,7 +336,9 @@ def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     else:
         source = named_source(str(path), stored or {}, arguments.env)
     if arguments.data is not None:
-        (counts, _), log = read_data(arguments, source), ", ".join(arguments.data)
+        with progress_bar(arguments) as show:
+            counts, _ = read_data(arguments, source, show)
+        log = ", ".join(arguments.data)
         problems = [] if data is None else different_data(data, data_to_json(counts), log)
         returns = None
         if isinstance(certificate, Improvement) and certificate.known == UNKNOWN:
@@ -351,7 +375,8 @@ def run_plot(arguments: argparse.Namespace) -> None:
         agent.certify()
         found = agent.session.planner.uncertainty
     else:
-        counts = simulate_counts(source, arguments.episodes or PLOTTED_EPISODES, arguments.seed)
+        with progress_bar(arguments) as show:
+            counts = simulate_counts(source, arguments.episodes or PLOTTED_EPISODES, arguments.seed, show)
         found = uncertainty_from(pmdp, counts, config, source.objective)
     if found is None or found.region is None:
         raise ModelError(f"the {config.relaxation} relaxation of {config.confidence} intervals has no region to draw")
@@ -395,7 +420,8 @@ def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, U
     from rpl_agent.guarantee.pipeline import Solutions, certify_uncertainty, uncertainty_from
 
     source = load_source(arguments)
-    counts, _ = read_data(arguments, source)
+    with progress_bar(arguments) as show:
+        counts, _ = read_data(arguments, source, show)
     config = config_of(arguments)
     uncertainty = uncertainty_from(source.pmdp, counts, config, source.objective)
     policy = None if arguments.policy is None else policy_of(arguments.policy, source)

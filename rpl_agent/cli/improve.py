@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.certify import add_data, read_data, write_stated
 from rpl_agent.cli.common import add_method, add_policy, add_source, config_of, emit, load_source, policy_of
 from rpl_agent.cli.parser import count, output_file
+from rpl_agent.cli.progress import Show, progress_bar
 from rpl_agent.core.errors import ModelError
 
 if TYPE_CHECKING:
     from rpl_agent.cli.common import ModelSource
     from rpl_agent.core.model import Policy
+    from rpl_agent.guarantee.claims.improvement import Improvement
 
 
 def register(commands: Any) -> None:
@@ -89,38 +92,51 @@ def run_curve(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.output.plotting.curve import plot_curve
     from rpl_agent.guarantee.claims.curves import curve
 
-    source = load_source(arguments)
-    counts, _ = read_data(arguments, source)
-    found = curve(source.pmdp, counts, arguments.objectives, config_of(arguments), points=arguments.points)
+    source, config = load_source(arguments), config_of(arguments)
+    with progress_bar(arguments) as show:
+        counts, _ = read_data(arguments, source, show)
+        show("weights", 0, arguments.points)
+        shown = partial(show, "weights")
+        found = curve(source.pmdp, counts, arguments.objectives, config, points=arguments.points, progress=shown)
     if arguments.output:
         plot_curve(found, arguments.output)
     emit(arguments, found.to_dict(), "curve", str(found))
 
 
 def run_improve(arguments: argparse.Namespace) -> int:
-    from rpl_agent.agent.world.log_returns import log_returns
     from rpl_agent.formats.export import write_policy
-    from rpl_agent.guarantee.claims.improvement import improve
 
     source = load_source(arguments)
-    config = config_of(arguments)
-    policy = None if arguments.policy is None else policy_of(arguments.policy, source)
-    returns = None
-    baseline = _baseline(arguments, source)
-    counts, quarantined = read_data(arguments, source)
-    if baseline == "log":
-        bounds = None if arguments.returns is None else tuple(arguments.returns)
-        # --fixed-length is about rows: how many episodes they hold depends on the data
-        returns = log_returns(source.pmdp, arguments.data, source.objective, bounds=bounds)
-    found = improve(source.pmdp, counts, source.objective, baseline, policy, config, returns=returns)
-    if arguments.output:
-        found = write_stated(arguments, source, counts, found)
+    with progress_bar(arguments) as show:
+        found, quarantined = _improved(arguments, source, show)
     if arguments.policy_file:
         write_policy(arguments.policy_file, source.pmdp, found.policy)
     shown = {key: value for key, value in found.to_dict().items() if key not in ("policy", "baseline")}
     shown |= {"baseline": arguments.baseline, "quarantined": quarantined}
     emit(arguments, shown, "improvement", str(found))
     return 0 if found.improves else 1
+
+
+def _improved(arguments: argparse.Namespace, source: ModelSource, show: Show) -> tuple[Improvement, int]:
+    """The improvement that the options ask for, and the number of quarantined rows."""
+    from rpl_agent.agent.world.log_returns import log_returns
+    from rpl_agent.guarantee.claims.improvement import improve
+
+    config = config_of(arguments)
+    policy = None if arguments.policy is None else policy_of(arguments.policy, source)
+    returns = None
+    baseline = _baseline(arguments, source)
+    counts, quarantined = read_data(arguments, source, show)
+    if baseline == "log":
+        bounds = None if arguments.returns is None else tuple(arguments.returns)
+        # --fixed-length is about rows: how many episodes they hold depends on the data
+        returns = log_returns(source.pmdp, arguments.data, source.objective, bounds=bounds)
+    show("candidate policies", 0, None)
+    shown = partial(show, "policies compared")
+    found = improve(source.pmdp, counts, source.objective, baseline, policy, config, returns=returns, progress=shown)
+    if arguments.output:
+        found = write_stated(arguments, source, counts, found, show)
+    return found, quarantined
 
 
 def _baseline(arguments: argparse.Namespace, source: ModelSource) -> Policy | str:

@@ -10,7 +10,7 @@ Gains: an objective that minimises counts with its negative value, so that more 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,9 +102,10 @@ def curve(
     config: Config | None = None,
     *,
     points: int = 13,
+    progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> ObjectiveCurve:
-    """The certified curve of two objectives, at so many weights.
+    """The certified curve of two objectives, at so many weights; ``progress`` is called with those done, and with all.
 
     >>> toss = lambda s: {"bold": {"won": "p", "lost": "1 - p"}, "safe": {"tie": 1}} if s == 0 else {"stay": {s: 1}}
     >>> labels = {name: (lambda s, name=name: s == name) for name in ("won", "lost")}
@@ -129,7 +130,11 @@ def curve(
     angles = np.linspace(0.0, np.pi / 2, points)[1:-1]
     shares = [(1.0, TIE), *zip(np.cos(angles), np.sin(angles)), (TIE, 1.0)]
     scale = search.ranges()
-    all_found = [search.at(np.array(share) / scale) for share in shares]
+    all_found = []
+    for share in shares:
+        all_found.append(search.at(np.array(share) / scale))
+        if progress is not None:
+            progress(len(all_found), points)
     seen: dict[tuple[float, ...], CurvePoint] = {}  # policies that differ only where they never are: equal bounds
     for point, _ in all_found:
         seen.setdefault((*point.lower, *point.upper), point)

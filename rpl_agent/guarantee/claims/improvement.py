@@ -19,10 +19,10 @@ cuts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -39,6 +39,8 @@ from rpl_agent.guarantee.claims.candidates import candidates, same_policy
 from rpl_agent.guarantee.claims.frequencies import logged_baseline
 from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 from rpl_agent.guarantee.pipeline import Config, Uncertainty, certify_uncertainty, uncertainty_from
+
+Item = TypeVar("Item")
 
 FORMAT = "rpl-improvement/2"
 #: Bounds on a log's mean are planned for these widths, as shares of the range of returns. Plans must not use the number
@@ -207,6 +209,7 @@ def improve(
     config: Config | None = None,
     *,
     returns: LogReturns | None = None,
+    progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Improvement:
     """A policy and how much better it is than a baseline.
@@ -217,6 +220,7 @@ def improve(
         by how often it took which action (its choices then have to depend on the state alone)
     policy : the policy to compare; by default the one with the largest certified improvement among several
     returns : of the log, for an unknown baseline (`rpl_agent.log_returns`)
+    progress : called with the number of policies that were compared, and of all
     settings : fields of ``config``, for example delta
 
     >>> toss = lambda s: {"safe": {1: "0.5", 2: "0.5"}, "bold": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
@@ -232,7 +236,7 @@ def improve(
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     require_end(pmdp, objective.resolve(pmdp))
     if baseline == "frequencies":
-        return _by_frequencies(pmdp, counts, objective, policy, config)
+        return _by_frequencies(pmdp, counts, objective, policy, config, progress)
     given, model_delta, log_delta = _baseline(pmdp, baseline, returns, config.delta)
     for known in (given, policy):
         if known is not None:
@@ -248,7 +252,7 @@ def improve(
         asked = {"the given one": policy}
     else:
         asked = dict(candidates(pmdp, counts, objective, inner, found, given))
-    best = comparing.best_of(list(comparing.all_of(asked)))
+    best = comparing.best_of(list(_reported(comparing.all_of(asked), len(asked), progress)))
     fixed = None if config.is_anytime else "fixed-N only: not valid if data decided how much data there is"
     notes = tuple(note for note in (found.fallback, fixed, pmdp.assumption) if note)
     best = replace(best, delta=config.delta, notes=notes)
@@ -260,7 +264,12 @@ def improve(
 
 
 def _by_frequencies(
-    pmdp: ParametricMDP, counts: Counts, objective: Objective, policy: Policy | None, config: Config
+    pmdp: ParametricMDP,
+    counts: Counts,
+    objective: Objective,
+    policy: Policy | None,
+    config: Config,
+    progress: Callable[[int, int], None] | None,
 ) -> Improvement:
     """The improvement on the log's own policy, in the larger model that has its action frequencies as parameters."""
     larger = logged_baseline(pmdp, counts, objective)
@@ -273,7 +282,7 @@ def _by_frequencies(
         )
     own = {
         name: improve(larger.pmdp, larger.counts, objective, larger.policy, larger.lifted(one), config)
-        for name, one in asked.items()
+        for name, one in _reported(asked.items(), len(asked), progress)
     }
     chosen = max(own, key=lambda name: (own[name].lower, own[name].estimate))
     return replace(
@@ -288,6 +297,14 @@ def _by_frequencies(
         known=FREQUENCIES,
         unproved=NOT_COVERED[FREQUENCIES],
     )
+
+
+def _reported(items: Iterable[Item], number: int, progress: Callable[[int, int], None] | None) -> Iterator[Item]:
+    """The items, each reported when the next one is asked for."""
+    for done, item in enumerate(items, 1):
+        yield item
+        if progress is not None:
+            progress(done, number)
 
 
 def _baseline(
