@@ -12,6 +12,7 @@ import pytest
 from rpl_agent import Certificate, Config, Objective, RPLAgent, build_noise
 from rpl_agent.agent.runs import verify_run
 from rpl_agent.agent.sampling.experience import SampledBatch
+from rpl_agent.agent.sampling.incumbent import Incumbent
 from rpl_agent.agent.sampling.judge import LARGEST_SHARE, LEAST_SHARE, JudgedPlays
 from rpl_agent.core.model import Policy
 from rpl_agent.core.model.building.noise import chances_of
@@ -148,6 +149,14 @@ def test_a_policy_is_kept_for_what_its_plays_earned_whatever_the_model_says(earn
     record.worth = [getattr(judge.bound(record), earned)] * 20_000
     judge.consider(record, counts, 10**6, found.session.target)
     assert (record.policy is poor) == kept
+
+
+def test_a_policy_gives_way_to_a_better_one_only_while_enough_plays_are_to_come():
+    present = Incumbent.of(np.array([0.0, 1.0] * 50), bound=0.3)
+    kept = [not present.gives_way(0.6, own=0.5, coming=coming) for coming in (10.0, 100.0, 1_000.0, 10_000.0)]
+    assert kept == sorted(kept, reverse=True) and kept[0] and not kept[-1]
+    assert not present.gives_way(0.5, own=0.5, coming=10_000.0)
+    assert present.part_of_gap(0.6) == pytest.approx(0.25) and present.part_of_gap(-0.1) == 1.0
 
 
 def test_plays_that_were_given_up_count_as_the_worst():

@@ -1,8 +1,7 @@
 """`OpenSession`: a run without a model. It explores where the bound on the best return is largest, and fixes a policy.
 
 At marks, after an eighth of the budget and whenever the number of episodes has doubled, the policy that is best by
-observed frequencies is considered. Its bound begins anew, so it replaces the policy that is played only if it looks
-better by more than its bound will lag behind at the end of the budget. Each policy has a share of δ of its own
+observed frequencies is considered, see `agent.sampling.incumbent`. Each policy has a share of δ of its own
 (`evidence.ledger.OpenLedger`), fixed before its first episode. Bounds of earlier policies remain valid, so the best of
 the run is returned, with its bound.
 """
@@ -18,7 +17,7 @@ import numpy as np
 from rpl_agent.agent.discovery.source import OpenExperience, OpenSource
 from rpl_agent.agent.discovery.world import OpenWorld, same_world
 from rpl_agent.agent.sampling.experience import SampledBatch
-from rpl_agent.agent.sampling.judge import MARK_GROWTH, falls_behind
+from rpl_agent.agent.sampling.incumbent import MARK_GROWTH, Incumbent, coming_plays
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.session import RunRecord, RunSession
@@ -180,9 +179,9 @@ class OpenSession(OpenRecord, RunSession):
             return
         self.divide_at = math.ceil(DIVIDE_GROWTH * begun)
         with timed(self.seconds, "policy"):
-            below = played.mean - self._judge(played)
-            above = self.experience.upper.mean_start(self.experience.data) - played.mean
-        self.experience.share = min(max(below / max(below + above, 1e-300), LEAST_SHARE), LARGEST_SHARE)
+            present = self._incumbent(played)
+            above = self.experience.upper.mean_start(self.experience.data) - present.mean
+        self.experience.share = min(max(present.part_of_gap(above), LEAST_SHARE), LARGEST_SHARE)
 
     def _consider(self) -> None:
         """Fix the policy that looks best, unless the one that is played is about as good."""
@@ -190,18 +189,15 @@ class OpenSession(OpenRecord, RunSession):
         found = model.best()
         played = self.experience.witness
         if played is not None and played.complete():
-            slack = max(played.mean - self._judge(played), 0.0)
-            # plays know what the policy is worth, also where the model has hardly seen its rows
-            present = max(model.value(played.policy), played.mean - played.standard_error)
-            if model.value(found) - present <= slack * self._behind(len(played.complete())):
+            coming = coming_plays(self.experience.share, self._left, max(self.episodes, 1))
+            if not self._incumbent(played).gives_way(model.value(found), model.value(played.policy), coming):
                 return
         self.fixed += 1
         counts = np.array(self.experience.data.counts, dtype=np.int64)
         self.experience.witness = PlayedPolicy(found, self.fixed, self.ledger.take_policy(self.fixed), counts)
 
-    def _behind(self, plays: int) -> float:
-        """`falls_behind` of a new policy at the end of the budget."""
-        return falls_behind(plays, self.experience.share, self._left, max(self.episodes, 1))
+    def _incumbent(self, played: PlayedPolicy) -> Incumbent:
+        return Incumbent.of(played.complete().earned, self._judge(played))
 
     @property
     def _left(self) -> float:

@@ -1,19 +1,20 @@
 """`PlayJudge`: a run with an untied model plays a fixed policy in some episodes, whose worth bounds the policy's value.
 
 All rows of an untied model may err in their worst directions at once; whole plays do not (`guarantee.untied.plays`). At
-marks, when the number of episodes has doubled, the policy that is best by observed frequencies is considered. Its bound
-begins anew, so it replaces the policy that is played only if it looks better by more than its bound will lag behind at
-the end of the budget. Bounds of earlier policies remain valid: a run keeps its best guarantee (`best_so_far`).
+marks, when the number of episodes has doubled, the policy that is best by observed frequencies is considered, see
+`agent.sampling.incumbent`. Bounds of earlier policies remain valid: a run keeps its best guarantee (`best_so_far`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from rpl_agent.agent.sampling.experience import SampledBatch
+from rpl_agent.agent.sampling.incumbent import MARK_GROWTH, Incumbent, coming_plays
 from rpl_agent.agent.sampling.worth import PathWorth
 from rpl_agent.agent.schedule import NEVER, Target
 from rpl_agent.core.coupled.regret import difference_above
@@ -27,29 +28,12 @@ from rpl_agent.guarantee.untied.estimate import FrequencyEstimate
 from rpl_agent.guarantee.untied.plays import PlayedBound, grouped
 from rpl_agent.guarantee.untied.rows import RowBets
 
-#: Episodes before the first policy is fixed, and growth between two marks at which another one is considered.
-FIRST_MARK, MARK_GROWTH = 32, 2
+#: Episodes before the first policy is fixed.
+FIRST_MARK = 32
 #: Least and largest share of the episodes that play the fixed policy, and the share until bounds tell which to take.
 LEAST_SHARE, FIRST_SHARE, LARGEST_SHARE = 0.25, 0.4, 0.75
 #: Length of a block of plays: the episodes since the policy was fixed, divided by this.
 BLOCK = 64
-#: The slack of a policy's bound falls with its plays to this power: 1/2 by their spread, 1 by the range of returns.
-FALLS = 0.75
-#: If little is left of the budget, a policy is judged as if this share of the episodes so far were to come.
-TO_COME = 0.25
-
-
-def falls_behind(plays: int, share: float, left: float, episodes: int) -> float:
-    """How much more slack a new policy's bound will have at the end of the budget than the bound of the present policy.
-
-    As a share of the present slack, the distance between the present policy's value and its bound.
-
-    plays : of the present policy so far
-    share : of the episodes that are plays of the policy
-    left : episodes of the budget after ``episodes``
-    """
-    coming = max(share * max(left, TO_COME * episodes), 1.0)
-    return (plays / coming) ** FALLS - (plays / (plays + coming)) ** FALLS
 
 
 @dataclass
@@ -123,23 +107,26 @@ class PlayJudge:
         estimate = FrequencyEstimate(self._pmdp, self._objective, counts.transitions)
         policy = estimate.best()
         if record.policy is not None and record.worth:
-            worth, sign = np.array(record.worth), -1.0 if self._upward else 1.0
-            mean = float(worth.mean())
-            error = float(worth.std(ddof=1)) / math.sqrt(len(worth)) if len(worth) > 1 else math.inf
-            # plays know what the policy is worth, also where the model has hardly seen its rows
-            present = max(sign * estimate.value(record.policy), sign * mean - error)
-            slack = abs(mean - self.bound(record).bound())
-            if sign * estimate.value(policy) - present <= slack * self._behind(record, episodes, target):
+            present = self._incumbent(record, self.bound(record).bound())
+            values = [self._more_is_better(estimate.value(one)) for one in (policy, record.policy)]
+            if not present.gives_way(*values, self._coming(record, episodes, target)):
                 return
         record.policy, record.number, record.since = policy, record.number + 1, episodes
         record.worth, record.longest, record.share = [], 0, self._within(record.share)
 
-    def _behind(self, record: JudgedPlays, episodes: int, target: Target | None) -> float:
-        """`falls_behind` of a new policy at the end of the budget."""
+    def _coming(self, record: JudgedPlays, episodes: int, target: Target | None) -> float:
+        """Plays of the policy until the end of the budget."""
         left = 0.0
         if target is not None:
             left = float(target.goal - episodes) if target.unit == "episodes" else float(episodes)
-        return falls_behind(len(record.worth), record.share, left, episodes)
+        return coming_plays(record.share, left, episodes)
+
+    def _incumbent(self, record: JudgedPlays, bound: float) -> Incumbent:
+        return Incumbent.of(self._more_is_better(np.array(record.worth)), self._more_is_better(bound))
+
+    def _more_is_better(self, value: Any) -> Any:
+        """A value, or many: what is minimised changes its sign."""
+        return -value if self._upward else value
 
     def bound(self, record: JudgedPlays, reward_error: float = 0.0) -> PlayedBound:
         """The bound that the plays so far give."""
@@ -192,10 +179,9 @@ class PlayJudge:
 
     def _divide(self, record: JudgedPlays, certificate: Certificate, bound: float) -> None:
         """Divide the coming episodes between exploring and plays, in proportion to their parts of the gap."""
-        mean = float(np.mean(record.worth))
-        own, rest = abs(mean - bound), abs((certificate.lower if self._upward else certificate.upper) - mean)
-        if own + rest > 0.0:
-            record.share = self._within(own / (own + rest))
+        present = self._incumbent(record, bound)
+        best = certificate.lower if self._upward else certificate.upper
+        record.share = self._within(present.part_of_gap(abs(self._more_is_better(best) - present.mean)))
 
     def _within(self, share: float) -> float:
         """The share of episodes that play the policy, not too small and not too large."""

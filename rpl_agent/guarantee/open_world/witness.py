@@ -188,12 +188,6 @@ class PlayedPolicy:
         return lower_return(values[place], counts, stakes, (low, high), self.share)
 
     @property
-    def standard_error(self) -> float:
-        """Of `mean`; infinite for a single episode, which says nothing of the spread."""
-        earned = self.complete().earned
-        return float(earned.std(ddof=1)) / math.sqrt(len(earned)) if len(earned) > 1 else math.inf
-
-    @property
     def mean(self) -> float:
         """What the complete episodes earned on average: an estimate."""
         plays = self.complete()
