@@ -58,8 +58,8 @@ class StoredData:
     marks: list[StoredMark]
 
 
-#: A claim may exceed the new bound by this share of it: another start ends with different last digits.
-ALLOWED = 4e-6
+#: The signs with which claims and bounds of a side are compared: less may be claimed than the data support.
+SIGNS = {"lower": 1.0, "upper": -1.0}
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def verify(
     if problems:
         return Verdict(problems, [], math.nan, math.nan)
     if certificate.objective.limits:
-        problems, (lower, upper) = recheck(certificate, pmdp, counts, ALLOWED)
+        problems, (lower, upper) = recheck(certificate, pmdp, counts)
         return Verdict(problems, [], lower, upper)
     whole = _Again(certificate, pmdp, counts)
     problems = whole.silences()
@@ -155,13 +155,15 @@ def verify(
             notes.append(f"{side} is from {certificate.plays.plays:,} plays of the policy, listed in the certificate")
         if again is not whole:
             notes.append(f"{side} was found with the first {data.total:,} transitions, and checked on them")
-        problems += again.unsupported(side, getattr(certificate, side), bounds[side])
+        claim = getattr(certificate, side)
+        problems += unsupported_bound(f"the {side} bound", claim, bounds[side], SIGNS[side], again.size)
     data = (earlier or {}).get("regret", counts)
     again = whole if data.total == counts.total else _Again(certificate, pmdp, data)
     problems += again.regret_problems()
     for side, claim in zip(("lower", "upper"), now):
         if not math.isnan(claim):
-            problems += whole.unsupported(side, claim, whole.bound(side, None), "of the last data ")
+            bound, what = whole.bound(side, None), f"the {side} bound of the last data"
+            problems += unsupported_bound(what, claim, bound, SIGNS[side], whole.size)
     return Verdict(problems, notes, bounds["lower"], bounds["upper"])
 
 
@@ -191,8 +193,8 @@ def verify_improvement(
         ("value of the baseline", found.baseline_value, again.baseline_value),
     )
     for name, claimed, new in pairs:
-        for side, sign, one, other in zip(("lower", "upper"), (1.0, -1.0), claimed, new):
-            problems += unsupported_bound(f"the {side} bound of the {name}", one, other, sign, ALLOWED)
+        for (side, sign), one, other in zip(SIGNS.items(), claimed, new):
+            problems += unsupported_bound(f"the {side} bound of the {name}", one, other, sign)
     if again.fallback and not found.fallback:
         problems.append("the set is not what was configured, and the file does not say so")
     return Verdict(problems, notes, again.lower, again.upper)
@@ -220,8 +222,8 @@ class _Again:
     def __init__(self, certificate: Certificate, pmdp: ParametricMDP, counts: Counts):
         self._certificate, self._pmdp, self._counts = certificate, pmdp, counts
         sizes = [abs(b) for b in (certificate.lower, certificate.upper) if math.isfinite(b)]
-        self._size = max(sizes, default=0.0)
-        precision = 1e-6 * min(1.0, self._size) or 1e-6
+        self.size = max(sizes, default=0.0)  # of the bounds
+        precision = 1e-6 * min(1.0, self.size) or 1e-6
         self._config = Config(
             certificate.confidence,
             certificate.relaxation,
@@ -259,12 +261,6 @@ class _Again:
         is_own = policy is not None and (side == own or self._certificate.evaluated)
         return float(getattr(self._certify(policy if is_own else None), side))
 
-    def unsupported(self, side: str, claim: float, found: float, what: str = "") -> list[str]:
-        sizes = [abs(bound) for bound in (claim, found) if math.isfinite(bound)]
-        room = ALLOWED * max(sizes, default=0.0) + 1e-12 * self._size
-        good = claim == found or (claim <= found + room if side == "lower" else claim >= found - room)
-        return [] if good else [f"the {side} bound {what}{claim:.9g} is claimed, the data support {found:.9g}"]
-
     def regret_problems(self) -> list[str]:
         """A regret that the data do not support; the bounds, which are checked by themselves, support their gap."""
         claimed = self._certificate
@@ -277,10 +273,7 @@ class _Again:
             found = min(*(one.regret for one in again), difference_above(claimed.upper, claimed.lower))
         if claimed.optimal and not any(one.optimal for one in again):
             return ["the policy is claimed to be optimal, the data do not prove it"]
-        room = ALLOWED * max(claimed.regret, found) + 1e-12 * self._size
-        if claimed.regret >= found - room:
-            return []
-        return [f"the regret {claimed.regret:.9g} is claimed, the data support {found:.9g}"]
+        return unsupported_bound("the regret", claimed.regret, found, -1.0, self.size)
 
     def silences(self) -> list[str]:
         return silences(self._certificate, self._uncertainty, self._certify(self._certificate.policy))

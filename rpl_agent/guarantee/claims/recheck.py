@@ -14,17 +14,15 @@ from rpl_agent.guarantee.claims.limits import LimitSearch
 from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt
 from rpl_agent.guarantee.pipeline import Config, Uncertainty, uncertainty_from
 
+#: A claim may exceed what was recomputed by this share of it, since another start ends with different last digits; and
+#: near 0 by this share of the size of bounds.
+ALLOWED, NEAR_ZERO = 4e-6, 1e-12
 #: What a certificate claims of a limit.
 KEPT = {True: "kept", False: "broken", None: "open"}
 
 
-def recheck(
-    certificate: Certificate, pmdp: ParametricMDP, counts: Counts, allowed: float
-) -> tuple[list[str], tuple[float, float]]:
-    """(claims that the data do not support, (lower, upper) as recomputed).
-
-    allowed : the share by which a claim may exceed what was recomputed
-    """
+def recheck(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> tuple[list[str], tuple[float, float]]:
+    """(claims that the data do not support, (lower, upper) as recomputed)."""
     config = Config(certificate.confidence, certificate.relaxation, certificate.delta, bets=False)
     evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT
     objective = certificate.objective
@@ -35,20 +33,20 @@ def recheck(
         judged = search.judged(certificate.policy)
         far, _ = search.far_side()
     problems = silences(certificate, found, judged.value)
-    problems += _regret_problems(certificate, allowed)
+    problems += _regret_problems(certificate)
     lower, upper = judged.value.lower, judged.value.upper
     if not certificate.evaluated:
         lower, upper = (lower, far) if objective.sense is Sense.MAX else (far, upper)
-    problems += unsupported_bound("the lower bound", certificate.lower, lower, 1.0, allowed)
-    problems += unsupported_bound("the upper bound", certificate.upper, upper, -1.0, allowed)
+    problems += unsupported_bound("the lower bound", certificate.lower, lower, 1.0)
+    problems += unsupported_bound("the upper bound", certificate.upper, upper, -1.0)
     if tuple(claim.limit for claim in certificate.limits) != objective.limits:
         return [*problems, "the limits of the certificate are not those of its objective"], (lower, upper)
     for claim, bounds in zip(certificate.limits, judged.limits):
         text, again = claim.limit.describe(), search.claim(claim.limit, bounds)
-        problems += unsupported_bound(f"the lower bound of {text}", claim.lower, bounds[0], 1.0, allowed)
-        problems += unsupported_bound(f"the upper bound of {text}", claim.upper, bounds[1], -1.0, allowed)
+        problems += unsupported_bound(f"the lower bound of {text}", claim.lower, bounds[0], 1.0)
+        problems += unsupported_bound(f"the upper bound of {text}", claim.upper, bounds[1], -1.0)
         turn = 1.0 if claim.limit.upward else -1.0
-        problems += unsupported_bound(f"the best of all policies for {text}", claim.best, again.best, turn, allowed)
+        problems += unsupported_bound(f"the best of all policies for {text}", claim.best, again.best, turn)
         if claim.kept is not claim.limit.kept_by(claim.lower, claim.upper):
             problems.append(f"{text} is claimed to be {KEPT[claim.kept]}, its bounds do not say so")
         if claim.possible is not (turn * claim.best <= turn * claim.limit.threshold):
@@ -57,13 +55,13 @@ def recheck(
     return problems, (lower, upper)
 
 
-def _regret_problems(certificate: Certificate, allowed: float) -> list[str]:
+def _regret_problems(certificate: Certificate) -> list[str]:
     """A regret that the bounds do not support: among policies that keep the limits their gap is one, if they are known.
 
     The bounds are checked by themselves.
     """
     gap = math.inf if certificate.evaluated else difference_above(certificate.upper, certificate.lower)
-    return unsupported_bound("the regret", certificate.regret, gap, -1.0, allowed)
+    return unsupported_bound("the regret", certificate.regret, gap, -1.0)
 
 
 def silences(claimed: Certificate, uncertainty: Uncertainty, found: Certificate) -> list[str]:
@@ -83,10 +81,13 @@ def silences(claimed: Certificate, uncertainty: Uncertainty, found: Certificate)
     return problems
 
 
-def unsupported_bound(what: str, claim: float, found: float, sign: float, allowed: float) -> list[str]:
-    """A problem if a lower (sign 1) or upper (−1) bound is better than what was found."""
+def unsupported_bound(what: str, claim: float, found: float, sign: float, unit: float = 1.0) -> list[str]:
+    """A problem if a lower (sign 1) or upper (−1) bound is better than what was found.
+
+    unit : the size of the bounds beside which a claim near 0 is judged
+    """
     sizes = [abs(bound) for bound in (claim, found) if math.isfinite(bound)]
-    room = allowed * max(sizes, default=0.0) + 1e-12
+    room = ALLOWED * max(sizes, default=0.0) + NEAR_ZERO * unit
     if claim == found or sign * claim <= sign * found + room:
         return []
     return [f"{what} {claim:.9g} is claimed, the data support {found:.9g}"]
