@@ -108,8 +108,8 @@ class PlayJudge:
         policy = estimate.best()
         if record.policy is not None and record.worth:
             present = self._incumbent(record, self.bound(record).bound())
-            values = [self._more_is_better(estimate.value(one)) for one in (policy, record.policy)]
-            if not present.gives_way(*values, self._coming(record, episodes, target)):
+            challenger, own = (self._more_is_better(estimate.value(one)) for one in (policy, record.policy))
+            if not present.gives_way(challenger, own, self._coming(record, episodes, target)):
                 return
         record.policy, record.number, record.since = policy, record.number + 1, episodes
         record.worth, record.longest, record.share = [], 0, self._within(record.share)
