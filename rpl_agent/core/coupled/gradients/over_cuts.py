@@ -24,15 +24,14 @@ import scipy
 from rpl_agent.core.coupled.affine import AffineBound, Side, chances_of
 from rpl_agent.core.coupled.expansion import StepExpansion, ValueExpansion
 from rpl_agent.core.coupled.gradients.cuts import CutRows, cut_rooms
-from rpl_agent.core.coupled.gradients.highest import Quadratics
+from rpl_agent.core.coupled.gradients.highest import Highest, Quadratics
 from rpl_agent.core.coupled.gradients.inequalities import Inequalities
+from rpl_agent.core.coupled.gradients.pairs import PARALLEL, CutPairs, Touched, summing
 from rpl_agent.core.regions.frame import Frame
 from rpl_agent.core.solver.problem import Problem
 
 #: Most states (times steps), and numbers of all gradients and multipliers: an evaluation solves systems of all states.
 STATES, NUMBERS = 200, 60_000
-#: Cuts are left out if a tighter one has nearly the same direction; cuts of nearly opposite ones have a product.
-PARALLEL = 0.9
 #: Up to this many coordinates products are of any cuts, beyond it of those that a row's expressions touch.
 SMALL = 8
 #: Smoothing of maxima over rows; the weight of the barrier in each round, both in units of what a row may pay, and the
@@ -81,12 +80,12 @@ def over_cuts(
         x = search.start()
         for barrier, steps in BARRIERS:
             x = search.downhill(x, barrier, steps)
-            values = search.raised(x)
+            raised = search.raised(x)
     except np.linalg.LinAlgError:  # a policy whose plays never end
         return None
-    if values is None or not (np.isfinite(x).all() and np.isfinite(values).all()):
+    if raised is None or not (np.isfinite(x).all() and np.isfinite(raised.values).all()):
         return None
-    return search.bound(problem, expansion, x, values, chosen, every_policy)
+    return search.bound(problem, expansion, x, raised, chosen, every_policy)
 
 
 def _chosen(frame: Frame, A: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -110,6 +109,13 @@ class _Best(NamedTuple):
     system: np.ndarray  # (N, N) I − γP
 
 
+class _Raised(NamedTuple):
+    """With which every inequality holds."""
+
+    values: np.ndarray  # (N,)
+    level: np.ndarray  # (R,) t of `Highest`
+
+
 class _Search:
     """F and its gradient, as functions of x = (h of all nodes, m of all rows and of the start, μ of all products).
 
@@ -117,61 +123,32 @@ class _Search:
 
     Only the coordinates `touched` by a row's expressions bend it: M = (A B; B' 0), those first. Products are of cuts
     that touch no other coordinates.
+
+    rooms : (K, 1 + r) of the cuts
+    unit : the size of the bound that is looked for
     """
 
-    def __init__(self, given: Inequalities, rooms: np.ndarray, size: float) -> None:
-        self.given, self.rooms = given, rooms
+    def __init__(self, given: Inequalities, rooms: np.ndarray, unit: float) -> None:
+        self.given, self.rooms, self.unit = given, rooms, unit
         rows, (cuts, width) = len(given.rows), rooms.shape
-        self.r, self.shape, self.unit = width - 1, (rows + 1, cuts), size
+        self.r, self.shape = width - 1, (rows + 1, cuts)
+        #: (R, N) what the value of a node adds to its row, less what it adds to rows that lead to it
         self.change = -given.ahead
         self.change[np.arange(rows), given.own] += 1.0
         self.first = np.flatnonzero(np.diff(given.own, prepend=-1))
         self.values, self.worth = given.values, given.values  # of the last policy, and of the step before
         best = self._best(given.reward, given.ahead)
         #: what a row may pay, and the scale of multipliers
-        self.scale = size / max(float(best.visits.sum()), 1.0)
+        self.scale = unit / max(float(best.visits.sum()), 1.0)
         self.system, self.spread = best.system, np.linalg.inv(best.system)
         self.is_lagging = True  # values are those of the round before
         self.lengths = np.maximum(np.linalg.norm(rooms[:, 1:], axis=1), 1e-300)
-        self._touch()
-        self._pair()
-
-    def _touch(self) -> None:
-        given, rows = self.given, len(self.given.rows)
-        touches = np.zeros((rows, self.r), dtype=bool)
-        np.logical_or.at(touches, given.move_row, given.slope != 0.0)
-        touches |= self.r <= SMALL
-        most = max(int(touches.sum(axis=1).max(initial=0)), 1)
-        #: (R, o) coordinates, r where there are fewer; and the slopes of moves in them
-        self.touched = np.sort(np.where(touches, np.arange(self.r), self.r), axis=1)[:, :most]
-        padded = np.concatenate([given.slope, np.zeros((len(given.slope), 1))], axis=1)
-        self.pull = np.take_along_axis(padded, self.touched[given.move_row], axis=1)
-        self.touches = np.concatenate([touches, np.zeros((rows, 1), dtype=bool)], axis=1)
-        shape = (rows, len(given.move_row))
-        self.sum_rows = scipy.sparse.csr_array((np.ones(shape[1]), (given.move_row, np.arange(shape[1]))), shape=shape)
-        shape = (given.nodes, len(given.move_row))
-        self.sum_nodes = scipy.sparse.csr_array(
-            (np.ones(shape[1]), (given.move_node, np.arange(shape[1]))), shape=shape
-        )
-
-    def _pair(self) -> None:
-        """(row, cut, cut) of all products, and their forms in the touched coordinates."""
-        normals = self.rooms[:, 1:] / self.lengths[:, None]
-        used = self.rooms[:, 1:] != 0.0
-        one, other = np.nonzero(np.triu(normals @ normals.T < -PARALLEL))
-        inside = ~((used[one] | used[other]) @ ~self.touches[:, :-1].T)  # (pairs, R)
-        pair, row = np.nonzero(inside)
-        self.pair_row, self.pairs = row, np.stack([one[pair], other[pair]], axis=1)
-        padded = np.concatenate([self.rooms[:, 1:], np.zeros((len(self.rooms), 1))], axis=1)
-        n, k = (np.take_along_axis(padded[cut], self.touched[row], axis=1) for cut in self.pairs.T)
-        self.pair_form = (n[:, :, None] * k[:, None, :] + k[:, :, None] * n[:, None, :]) / 2
-        ends = self.rooms[self.pairs, 0]
-        self.pair_linear = ends[:, :1] * self.rooms[self.pairs[:, 1]] + ends[:, 1:] * self.rooms[self.pairs[:, 0]]
-        self.pair_linear[:, 0] = ends.prod(axis=1)
-        size = self.lengths[self.pairs].prod(axis=1)
-        self.pair_scale = SCALED * self.scale / size
-        shape = (len(self.given.rows), len(row))
-        self.sum_pairs = scipy.sparse.csr_array((np.ones(len(row)), (row, np.arange(len(row)))), shape=shape)
+        self.touched = Touched.of(given, self.r, self.r <= SMALL)
+        self.pull = self.touched.part(given.slope, given.move_row)  # (T, o)
+        self.pairs = CutPairs.of(rooms, self.lengths, self.touched)
+        self.pair_scale = SCALED * self.scale / self.pairs.size
+        self.sum_rows, self.sum_nodes = summing(given.move_row, rows), summing(given.move_node, given.nodes)
+        self.sum_pairs = summing(self.pairs.row, rows)
 
     # ------------------------------------------------------------------ x
     def start(self) -> np.ndarray:
@@ -204,17 +181,17 @@ class _Search:
     # ------------------------------------------------------------------ F
     def polynomials(self, g: np.ndarray, single: np.ndarray, double: np.ndarray) -> tuple[np.ndarray, Quadratics]:
         """(constant and slope (R, r + 1), forms) of q + Σ m c + Σ μ c c' without values of nodes."""
-        given = self.given
-        linear = given.still - given.sign * (self.change @ g)
+        given, index = self.given, self.touched.index
+        level = single[:-1] @ self.rooms + self.sum_pairs @ (double[:, None] * self.pairs.linear)
+        level[:, 1:] += given.still - given.sign * (self.change @ g)
+        # a move adds (slope·y)(g·y), of which `turn` has the rows of the touched coordinates
         turn = self.pull[:, :, None] * (given.sign * g[given.move_node])[:, None, :]
         turn = (self.sum_rows @ turn.reshape(len(turn), -1)).reshape(len(given.rows), -1, self.r)
-        level = single[:-1] @ self.rooms + self.sum_pairs @ (double[:, None] * self.pair_linear)
-        level[:, 1:] += linear
-        B = np.where(self.touches[:, None, :-1], 0.0, turn / 2)
+        beside = np.where(self.touched.inside[:, None], 0.0, turn / 2)
         padded = np.concatenate([turn, np.zeros((*turn.shape[:2], 1))], axis=2)
-        A = np.take_along_axis(padded, np.broadcast_to(self.touched[:, None, :], (*turn.shape[:2], turn.shape[1])), 2)
-        products = (self.sum_pairs @ (double[:, None] * self.pair_form.reshape(len(double), -1))).reshape(A.shape)
-        return level, Quadratics((A + A.transpose(0, 2, 1)) / 2 + products, B, self.touched)
+        own = np.take_along_axis(padded, np.broadcast_to(index[:, None, :], (*turn.shape[:2], turn.shape[1])), 2)
+        products = (self.sum_pairs @ (double[:, None] * self.pairs.form.reshape(len(double), -1))).reshape(own.shape)
+        return level, Quadratics((own + own.transpose(0, 2, 1)) / 2 + products, beside, index)
 
     def _linear(self, level: np.ndarray) -> np.ndarray:
         """(R, r) slopes of rows with the values `worth`."""
@@ -225,32 +202,46 @@ class _Search:
         """(F, its derivatives), smooth."""
         given, (g, single, double) = self.given, self.parts(x)
         level, forms = self.polynomials(g, single, double)
+        top, best = self._settled(level, forms, barrier)
+        reach = given.sign * g[given.initial] + single[-1] @ self.rooms[:, 1:]
+        length = np.sqrt(reach @ reach + (SMOOTH * self.unit) ** 2)
+        value = best.value + (length + float(single[-1] @ self.rooms[:, 0]))
+        return value, self._derivatives(best.visits, forms, top, reach / length)
+
+    def _settled(self, level: np.ndarray, forms: Quadratics, barrier: float) -> tuple[Highest, _Best]:
+        """The worst points of rows and the best policy there, each for the values of the other."""
         for _ in range(SOLVED):
             top = forms.highest(self._linear(level), barrier * self.scale)
-            value, visits, _ = self._earned(level[:, 0] + top.smooth, top.y, SMOOTH * self.scale)
+            best = self._earned(level[:, 0] + top.smooth, top.y, SMOOTH * self.scale)
             if self.is_lagging:
                 break
             moved, self.worth = float(np.abs(self.values - self.worth).max()), self.values
             if moved <= CLOSE * self.scale:
                 break
-        reach = given.sign * g[given.initial] + single[-1] @ self.rooms[:, 1:]
-        length = np.sqrt(reach @ reach + (SMOOTH * self.unit) ** 2)
-        value += length + float(single[-1] @ self.rooms[:, 0])
+        return top, best
+
+    def _derivatives(self, visits: np.ndarray, forms: Quadratics, top: Highest, toward: np.ndarray) -> np.ndarray:
+        """Of F by x: of rows at their worst points, times visits; ``toward`` (r,) is the worst point of the start."""
+        given, pairs = self.given, self.pairs
         own, bent = (visits[:, None, None] * part for part in forms.bent(top))  # (R, o, o), (R, o, r)
         y = visits[:, None] * top.y
         forces = np.einsum("to,tor->tr", self.pull, bent[given.move_row])
-        slope = given.sign * (self.sum_nodes @ forces - self.change.T @ y)
-        slope[given.initial] += given.sign * reach / length
-        weighed = np.concatenate([visits[:, None], y], axis=1) @ self.rooms.T
-        start = self.rooms[:, 0] + self.rooms[:, 1:] @ (reach / length)
-        pressed = (visits[self.pair_row] * self.pair_linear[:, 0]) + (y[self.pair_row] * self.pair_linear[:, 1:]).sum(1)
-        pressed += np.einsum("qab,qab->q", own[self.pair_row], self.pair_form)
+        by_gradient = given.sign * (self.sum_nodes @ forces - self.change.T @ y)
+        by_gradient[given.initial] += given.sign * toward
+        by_single = np.vstack(
+            [
+                np.concatenate([visits[:, None], y], axis=1) @ self.rooms.T,
+                self.rooms[:, 0] + self.rooms[:, 1:] @ toward,
+            ]
+        )
+        by_double = (visits[pairs.row] * pairs.linear[:, 0]) + (y[pairs.row] * pairs.linear[:, 1:]).sum(1)
+        by_double += np.einsum("qab,qab->q", own[pairs.row], pairs.form)
         slopes = [
-            (self.spread.T @ slope).ravel() * self.scale,
-            (np.vstack([weighed, start]) * (self.scale / self.lengths)).ravel(),
-            pressed * self.pair_scale,
+            (self.spread.T @ by_gradient).ravel() * self.scale,
+            (by_single * (self.scale / self.lengths)).ravel(),
+            by_double * self.pair_scale,
         ]
-        return value, np.concatenate(slopes)
+        return np.concatenate(slopes)
 
     def _earned(self, more: np.ndarray, y: np.ndarray, smooth: float = 0.0) -> _Best:
         """The best value if rows earn this much more at the values `worth`, and their worst points are y (R, r).
@@ -289,8 +280,8 @@ class _Search:
         return _Best(float(values[given.initial]), share * visits[given.own], system)
 
     # ------------------------------------------------------------------ the bound
-    def raised(self, x: np.ndarray) -> np.ndarray | None:
-        """(N,) values with which every inequality holds; None if none were found.
+    def raised(self, x: np.ndarray) -> _Raised | None:
+        """None if nothing was found.
 
         With multipliers far from the best ones there may be none, so the values of rounds before lag until there are.
         """
@@ -299,11 +290,10 @@ class _Search:
         margin = MARGIN * (1.0 + float(np.abs(given.values).max()))
         for _ in range(ROUNDS):
             top = forms.highest(self._linear(level), SHARP * self.scale)
-            self.level = top.level
             self._earned(level[:, 0] + top.most + margin, top.y)
             moved, self.worth = float(np.abs(self.values - self.worth).max()), self.values
             if moved <= 0.1 * margin:
-                return self.values
+                return _Raised(self.values, top.level)
         self.values, self.worth, self.is_lagging = given.values, before, True
         return None
 
@@ -312,7 +302,7 @@ class _Search:
         problem: Problem,
         expansion: ValueExpansion | StepExpansion,
         x: np.ndarray,
-        values: np.ndarray,
+        raised: _Raised,
         chosen: np.ndarray,
         every_policy: bool,
     ) -> AffineBound:
@@ -321,13 +311,14 @@ class _Search:
         layers, rows = 1 + int(given.step.max()), problem.pmdp.num_rows
         index = given.step * rows + given.rows
         level, singles = np.zeros(layers * rows), np.zeros((layers * rows, len(chosen)))
-        level[index], singles[index] = self.level, single[:-1]
+        level[index], singles[index] = raised.level, single[:-1]
         used = np.flatnonzero(double > 0.0)
-        cut_rows = CutRows(chosen, level, singles, index[self.pair_row[used]], self.pairs[used], double[used])
+        products = index[self.pairs.row[used]], self.pairs.cuts[used], double[used]
+        cut_rows = CutRows(chosen, level, singles, *products)
         u, gradient = expansion.values.copy(), expansion.gradient.copy()
         step, state = given.place.T
         places = (state,) if isinstance(expansion, ValueExpansion) else (step + 1, state)
-        u[places], gradient[places] = given.sign * values, g
+        u[places], gradient[places] = given.sign * raised.values, g
         scope = np.broadcast_to(~problem.task.decided, u.shape).copy()
         policy = None if every_policy else expansion.policy
         return AffineBound(Side(given.sign), policy, expansion.frame, u, gradient, np.zeros_like(u), scope, cut_rows)

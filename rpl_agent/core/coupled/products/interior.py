@@ -126,11 +126,11 @@ class _Newton:
         tried = point.moved(first, _reach(point.multipliers, first.multipliers), _reach(point.z, first.z))
         left = _product(tried.multipliers, tried.z) / count
         aim, parts = mean * (left / mean) ** 3, zip(point.multipliers, point.z, first.multipliers, first.z)
-        change = [aim - mu * z - a * b for mu, z, a, b in parts]
+        change = [aim - mu * z - d_mu * d_z for mu, z, d_mu, d_z in parts]
         best = self._direction(change)
         ends = _ends(point, best)
         for _ in range(CORRECTIONS):
-            change = [c + t for c, t in zip(change, self._outliers(best, ends, aim))]
+            change = [one + more for one, more in zip(change, self._outliers(best, ends, aim))]
             step = self._direction(change)
             reached = _ends(point, step)
             if sum(reached) < sum(ends) + GAINED:
@@ -148,22 +148,37 @@ class _Newton:
         return found
 
     def _direction(self, change: list[np.ndarray]) -> _Iterate:
-        """The step that changes products of multipliers and z by so much, to first order."""
-        point, rows = self.point, self.rows
-        parts = zip(rows, change, point.multipliers, point.z, self.wrong, self.missed)
-        right = [((c + mu * w) / z) @ part.products.matrix.T - m for part, c, mu, z, w, m in parts]
+        """The step (dU, dμ, dλ, dz) that changes products of multipliers and z by so much, to first order.
+
+        With M the matrix of products, F the derivatives of q by U, and N = M diag(μ / z) M', it solves
+
+            μ dz + z dμ = change,   dz = M'dλ − wrong,   M dμ = missed + F dU,   Σ F'dλ = balance.
+
+        The first three give N dλ = M (change + μ wrong) / z − missed − F dU in every row, and then the last one dU.
+        """
+        point, right = self.point, list[np.ndarray]()
+        for k, rows in enumerate(self.rows):
+            pushed = (change[k] + point.multipliers[k] * self.wrong[k]) / point.z[k]
+            right.append(pushed @ rows.products.matrix.T - self.missed[k])
         pulled = self.program.pulled(self._solved(right)) - self.balance
         dU = np.zeros(point.U.shape)
         dU.flat[self.places] = scipy.linalg.cho_solve(self.system, pulled.flat[self.places], check_finite=False)
-        moments = self._solved([b - part.products.summed(part.ahead @ dU) for part, b in zip(rows, right)])
-        z = [one @ part.products.matrix - w for part, one, w in zip(rows, moments, self.wrong)]
-        multipliers = [(c - mu * b) / a for c, mu, b, a in zip(change, point.multipliers, z, point.z)]
+        for rows, one in zip(self.rows, right):
+            one -= rows.products.summed(rows.ahead @ dU)
+        moments = self._solved(right)
+        z = [one @ rows.products.matrix - wrong for rows, one, wrong in zip(self.rows, moments, self.wrong)]
+        multipliers = [
+            (aim - mu * more) / present for aim, mu, more, present in zip(change, point.multipliers, z, point.z)
+        ]
         return _Iterate(dU, multipliers, moments, z)
 
     def _solved(self, right: list[np.ndarray]) -> list[np.ndarray]:
         """N⁻¹ times (k, monomials)."""
         solve = scipy.linalg.lapack.dpotrs
-        return [np.array([solve(L, b, lower=1)[0] for L, b in zip(*pair)]) for pair in zip(self.factors, right)]
+        return [
+            np.array([solve(factor, one, lower=1)[0] for factor, one in zip(factors, many)])
+            for factors, many in zip(self.factors, right)
+        ]
 
 
 def _factor(matrix: np.ndarray) -> np.ndarray:

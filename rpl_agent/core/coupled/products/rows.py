@@ -127,46 +127,79 @@ class RowsOfValue:
 
     @classmethod
     def of(
-        cls,
-        problem: Problem,
-        rooms: Rooms,
-        value: Term,
-        place: tuple[int, int],
-        known: dict[tuple[int, ...], Products],
+        cls, problem: Problem, rooms: Rooms, value: Term, place: tuple[int, int], known: KnownProducts
     ) -> RowsOfValue:
         """place: the number of the value's first function, and of all functions; ``known``: products by blocks."""
-        pmdp, frame, gamma, sign = problem.pmdp, rooms.frame, problem.gamma, value.sign
-        forms, S, f = chances_of(problem, frame), pmdp.num_states, pmdp.expression
-        group, weight = _groups(pmdp, value)  # (R,) each: rows that are judged as one, and their shares
-        groups = int(group.max()) + 1
-        share, of_move = weight[pmdp.transition_row], group[pmdp.transition_row]
-        chances = np.zeros((groups, S, 1 + frame.dimension))
-        np.add.at(
-            chances, (of_move, pmdp.successor), gamma * share[:, None] * np.column_stack([forms.p[f], forms.slope[f]])
-        )
-        state = np.zeros(groups, dtype=int)
-        state[group] = pmdp.row_state
-        decided = problem.task.decided
-        leads = np.zeros((S, S), dtype=bool)
-        np.logical_or.at(leads, state, chances.any(axis=2) & ~decided[state, None])
-        reached = _reached(pmdp.initial_state, leads)
-        error = forms.error[f] + 16.0 * UNIT_ROUNDOFF * (np.abs(forms.p[f]) + np.abs(forms.slope[f]).sum(axis=1))
-        lost = gamma * np.bincount(of_move, share * error, groups)
-        paid, sizes = (np.bincount(group, weight * r, groups) for r in (problem.reward, np.abs(problem.reward)))
-        used = np.flatnonzero((reached & ~decided)[state])
-        visits = _visits(pmdp.initial_state, chances[used] @ rooms.middle, state[used])
-        chances[used, state[used], 0] -= 1.0
-        played = weight > 0.0
-        first = np.zeros(groups, dtype=int)
-        first[group[played][::-1]] = np.flatnonzero(played)[::-1]
-        alike, rows = _alike(factorisation(pmdp).block_of_row[played], group[played], used), []
+        pmdp, decided = problem.pmdp, problem.task.decided
+        played = PlayedRows.of(problem, rooms, value)
+        is_open = _reached(pmdp.initial_state, played.leads(decided)) & ~decided
+        used = np.flatnonzero(is_open[played.state])
+        chances = played.chances[used]
+        visits = _visits(pmdp.initial_state, chances @ rooms.middle, played.state[used])
+        chances[np.arange(len(used)), played.state[used], 0] -= 1.0  # what is ahead, less the value of the state
+        alike, first, rows = played.alike(factorisation(pmdp).block_of_row, used), played.first(), list[LikeRows]()
         for own, mine in alike.items():
             products = known[own] if own in known else known.setdefault(own, Products(rooms, own))
             chosen, ahead = used[mine], np.zeros((len(mine), len(products.coordinates), place[1]))
-            ahead[:, :, place[0] : place[0] + S] = chances[chosen][:, :, products.coordinates].transpose(0, 2, 1)
-            rows.append(LikeRows(products, first[chosen], ahead, sign * paid[chosen], sizes[chosen], lost[chosen]))
-        ended = np.where(decided, sign * problem.boundary(), 0.0)
-        return cls(rows, ended, reached & ~decided, [visits[mine] for mine in alike.values()])
+            mine_ahead = chances[mine][:, :, products.coordinates].transpose(0, 2, 1)
+            ahead[:, :, place[0] : place[0] + pmdp.num_states] = mine_ahead
+            paid, sizes, lost = value.sign * played.paid[chosen], played.sizes[chosen], played.lost[chosen]
+            rows.append(LikeRows(products, first[chosen], ahead, paid, sizes, lost))
+        ended = np.where(decided, value.sign * problem.boundary(), 0.0)
+        return cls(rows, ended, is_open, [visits[mine] for mine in alike.values()])
+
+
+@dataclass(frozen=True, eq=False)
+class PlayedRows:
+    """The G groups of rows that are judged as one: of a policy those of a state, of every policy each row alone."""
+
+    group: np.ndarray  # (R,) of each row of the model
+    weight: np.ndarray  # (R,) its share in the group
+    state: np.ndarray  # (G,)
+    chances: np.ndarray  # (G, S, 1 + r) discounted probability of each successor, as p0 + p·y
+    lost: np.ndarray  # (G,) what errors of chances may add up to, for values that are at most 1
+    paid: np.ndarray  # (G,) reward
+    sizes: np.ndarray  # (G,) the magnitudes that add up to it
+
+    @classmethod
+    def of(cls, problem: Problem, rooms: Rooms, value: Term) -> PlayedRows:
+        pmdp, gamma = problem.pmdp, problem.gamma
+        forms, expression = chances_of(problem, rooms.frame), pmdp.expression
+        group, weight = _groups(pmdp, value)
+        groups = int(group.max()) + 1
+        share, of_move = weight[pmdp.transition_row], group[pmdp.transition_row]
+        p, slope = forms.p[expression], forms.slope[expression]
+        chances = np.zeros((groups, pmdp.num_states, 1 + rooms.frame.dimension))
+        np.add.at(chances, (of_move, pmdp.successor), gamma * share[:, None] * np.column_stack([p, slope]))
+        state = np.zeros(groups, dtype=int)
+        state[group] = pmdp.row_state
+        error = forms.error[expression] + 16.0 * UNIT_ROUNDOFF * (np.abs(p) + np.abs(slope).sum(axis=1))
+        lost = gamma * np.bincount(of_move, share * error, groups)
+        paid, sizes = (np.bincount(group, weight * r, groups) for r in (problem.reward, np.abs(problem.reward)))
+        return cls(group, weight, state, chances, lost, paid, sizes)
+
+    def first(self) -> np.ndarray:
+        """(G,) the first row of each group that is played."""
+        played = np.flatnonzero(self.weight > 0.0)
+        found = np.zeros(len(self.state), dtype=int)
+        found[self.group[played][::-1]] = played[::-1]
+        return found
+
+    def leads(self, decided: np.ndarray) -> np.ndarray:
+        """(S, S) whether a play may step from one state, where it is not over, to another."""
+        found = np.zeros((len(decided), len(decided)), dtype=bool)
+        np.logical_or.at(found, self.state, self.chances.any(axis=2) & ~decided[self.state, None])
+        return found
+
+    def alike(self, block_of_row: np.ndarray, used: np.ndarray) -> dict[tuple[int, ...], list[int]]:
+        """By blocks, which of the groups ``used`` have played rows of just these."""
+        played = self.weight > 0.0
+        block, group = block_of_row[played], self.group[played]
+        found: dict[tuple[int, ...], list[int]] = {}
+        for n, k in enumerate(used.tolist()):
+            own = np.unique(block[group == k])
+            found.setdefault(tuple(own[own >= 0].tolist()), []).append(n)
+        return found
 
 
 def _groups(pmdp: ParametricMDP, value: Term) -> tuple[np.ndarray, np.ndarray]:
@@ -176,24 +209,15 @@ def _groups(pmdp: ParametricMDP, value: Term) -> tuple[np.ndarray, np.ndarray]:
     return pmdp.row_state, value.policy.shares(pmdp)
 
 
-def _alike(block: np.ndarray, group: np.ndarray, used: np.ndarray) -> dict[tuple[int, ...], list[int]]:
-    """Which of the groups used have rows of the same blocks; block, group: of each row that is played."""
-    found: dict[tuple[int, ...], list[int]] = {}
-    for n, k in enumerate(used.tolist()):
-        own = np.unique(block[group == k])
-        found.setdefault(tuple(own[own >= 0].tolist()), []).append(n)
-    return found
-
-
 def _visits(start: int, ahead: np.ndarray, state: np.ndarray) -> np.ndarray:
     """(n,) discounted visits to rows that lead ahead (n, S), if each one of a state is played as often."""
-    S = ahead.shape[1]
-    share = 1.0 / np.bincount(state, minlength=S)[state]
-    moved = np.zeros((S, S))
+    states = ahead.shape[1]
+    share = 1.0 / np.bincount(state, minlength=states)[state]
+    moved = np.zeros((states, states))
     np.add.at(moved, state, share[:, None] * ahead)
     used = np.unique(state)
     system = np.eye(len(used)) - moved[np.ix_(used, used)]
-    visits = np.zeros(S)
+    visits = np.zeros(states)
     visits[used] = np.linalg.solve(system.T, (used == start).astype(float))
     return share * visits[state]
 
