@@ -97,8 +97,9 @@ void propagate_products(int64_t count, const int64_t *products /*[3 * count]*/, 
 
 /* ---------------------------------------------------------------------- rows.c: nature's choices in a row */
 
-/* Kinds of sets: a known MDP, bounds per expression, or a region: a polytope, an ellipsoid, the better of both per row,
- * or a region of parameters, in which expressions are not linear. */
+/* Kinds of sets: a known MDP, bounds per expression, or a region: a polytope alone, an ellipsoid, the best per row of a
+ * polytope, an ellipsoid (if there is one) and the interval hull, or a region of parameters, in which expressions are
+ * not linear. */
 #define POINT 0
 #define INTERVAL 1
 #define POLYTOPE 2

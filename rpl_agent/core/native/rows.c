@@ -553,7 +553,7 @@ void region_strategies(const double *values, bool maximise, const row_arrays *mo
         offset = scale * offset;
         bool found = set->kind != ELLIPSOID
                      && polytope_point(set, memory_of(set, row), &last, offset, &total, direction, point);
-        if (set->kind != POLYTOPE && ellipsoid_point(set, offset, total, direction, memory.third))
+        if (set->center && ellipsoid_point(set, offset, total, direction, memory.third))
             found = true, point = direction;
         if (!found)
             continue;

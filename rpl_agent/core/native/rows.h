@@ -226,7 +226,7 @@ INLINE double support_of_row(int kind, const row_set *set, const double *directi
                 support = plain_simplex(data, direction, *vertex);
         }
     }
-    if (kind != POLYTOPE && (kind != CURVED || set->center))
+    if (kind == ELLIPSOID || (kind != POLYTOPE && set->center))
         support = larger(support, support_ellipsoid(set->n, set->center, set->factor, set->radius, direction));
     return support;
 }
@@ -235,7 +235,7 @@ INLINE double support_of_row(int kind, const row_set *set, const double *directi
  *
  * Computed as low + min over x of sum_i f_i(x) (v_i - low) over the successors that can have probability: terms of one
  * sign, exact when all values agree. Rounding adds at most (4 n + 16) u (sum_i mass_i (v_i - low) + span)
- * + 2 u (|low| + |result|). Where the region has an ellipsoid, the interval hull may tell more and is asked too. */
+ * + 2 u (|low| + |result|). Unless the region is a polytope alone, the interval hull may tell more and is asked too. */
 CALLED double query(int kind, int64_t a, int64_t b, const double *values, double cap, bool maximise, bool upward,
                     const interval_rows *in, const row_set *set, const work *memory, int64_t *vertex, double *width)
 {

@@ -20,8 +20,10 @@ CompiledSet: TypeAlias = Struct
 
 
 class RowKind(IntEnum):
-    """Kinds of sets; those above INTERVAL are regions. BEST has a polytope and an ellipsoid and takes the better bound
-    in every row; CURVED is a region of parameters.
+    """Kinds of sets; those above INTERVAL are regions.
+
+    BEST takes the best bound in every row of a polytope, the interval hull and, if there is one, an ellipsoid; CURVED
+    is a region of parameters.
     """
 
     POINT = core.POINT

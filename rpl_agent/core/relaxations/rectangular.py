@@ -149,12 +149,11 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
         return None
     polytope, ellipsoid, embedding = kernel
     weights, mass = _in_coordinates(pmdp, region, polytope, embedding)
-    tightness = TIGHTNESS
+    kind, tightness = ELLIPSOID, TIGHTNESS
     if polytope is not None:
-        tightness = _tightness(polytope)
-        if _hull_is_tighter(pmdp, region, ellipsoid, embedding):
-            ellipsoid = _around(polytope)
-    kind = ELLIPSOID if polytope is None else POLYTOPE if ellipsoid is None else BEST
+        tightness, needs_hull = _tightness(polytope), _hull_is_tighter(pmdp, region, ellipsoid, embedding)
+        ellipsoid = None if needs_hull else ellipsoid
+        kind = BEST if needs_hull or ellipsoid is not None else POLYTOPE
     return compiled_set(
         kind,
         lower,
@@ -232,9 +231,3 @@ def _hull_is_tighter(
     members = len(region.members) if isinstance(region, Intersection) else 1
     partial = members > 1 + (ellipsoid is not None) or beyond_mccormick(region, pmdp)
     return (partial and ellipsoid is None) or (embedding is not None and ellipsoid is not None)
-
-
-def _around(polytope: PolytopeData) -> EllipsoidData:
-    """An ellipsoid around a polytope's box. It excludes nothing: it selects the kind BEST, which also uses the hull."""
-    half = (polytope.upper - polytope.lower) / 2
-    return EllipsoidData((polytope.lower + polytope.upper) / 2, np.diag(half), 1.001 * np.sqrt(len(half)))
