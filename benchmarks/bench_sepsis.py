@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from rpl_agent import Config, Counts, Policy, certify
-from rpl_agent.core.evidence.counts import SPLIT_MARKS, SPLIT_WEIGHT
 from rpl_agent.core.evidence.ledger import Ledger
+from rpl_agent.core.evidence.marks import SPLIT_MARKS, SPLIT_WEIGHT
 from rpl_agent.guarantee.untied.fixed import VisitBets
 from rpl_agent.guarantee.untied.rows import RowBets
 

@@ -38,8 +38,9 @@ from benchmarks import block_worlds
 from benchmarks.attained import attained
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.core.errors import RPLWarning
-from rpl_agent.core.evidence.counts import BET_SHARES, Counts
+from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import MAIN_SHARE
+from rpl_agent.core.evidence.marks import BET_SHARES
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model.expressions import monomial_slopes
 from rpl_agent.core.solver import solve_at

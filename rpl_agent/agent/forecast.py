@@ -28,7 +28,8 @@ from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.schedule import RegretGoal
 from rpl_agent.core.coupled.attribution import DENSE_PARAMETERS, fisher_information, point_frame, slopes
 from rpl_agent.core.errors import ModelError, require_count, require_positive
-from rpl_agent.core.evidence.counts import MOST, Counts, bet_shares
+from rpl_agent.core.evidence.counts import MOST, Counts
+from rpl_agent.core.evidence.marks import bet_shares
 from rpl_agent.core.model import Objective, ParametricMDP, Policy
 from rpl_agent.core.model.simulate import absorbing_states, row_visits
 from rpl_agent.core.solver import solve_at

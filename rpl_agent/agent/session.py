@@ -29,7 +29,8 @@ from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.agent.world.when_attached import WhenAttached, require
 from rpl_agent.core.coupled.regret import same_policy
 from rpl_agent.core.errors import ModelError
-from rpl_agent.core.evidence.counts import Counts, next_share
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.marks import next_share
 from rpl_agent.core.model import Limit, Objective, ParametricMDP, Policy
 from rpl_agent.core.schema import Natural, Whole
 from rpl_agent.guarantee.best_so_far import best_so_far, contradict
@@ -416,7 +417,7 @@ class Session(SessionRecord, RunSession):
         further = until_close(found.regret, found.gap, found.estimate, self.episodes)
         self.lacking = self.lacking or self.experience.lacking
         self.certificate = replace(
-            found, truncation=self.truncation, assumptions=self.assumptions, episodes_for=further
+            found, truncation=self.truncation, assumptions=self.taken_for_granted, episodes_for=further
         )
         if self.within is not None:
             self._stay_within(self.certificate)
@@ -432,7 +433,7 @@ class Session(SessionRecord, RunSession):
         return self.planner.regret_of(require(self.certificate), error).undecided
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
+    def taken_for_granted(self) -> tuple[str, ...]:
         """What the certificate takes for granted beside the model's structure."""
         return tuple(note for note in (self.pmdp.assumption, self.lacking) if note is not None)
 

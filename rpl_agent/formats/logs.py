@@ -30,7 +30,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from rpl_agent.core.errors import DataError, RPLWarning, as_path, listed
-from rpl_agent.core.evidence.counts import Counts, impossible, locate
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.records import impossible, locate
 from rpl_agent.core.model import ParametricMDP, Policy
 from rpl_agent.core.model.building.builder import whole_numbers
 from rpl_agent.core.model.states import VariableStates

@@ -5,7 +5,8 @@ import pytest
 
 import rpl_envs
 from rpl_agent.core.errors import DataError, ModelError
-from rpl_agent.core.evidence.counts import BET_SHARES, Counts
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.marks import BET_SHARES
 from rpl_agent.core.model import build
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from rpl_agent.core.errors import DataError, RPLWarning
-from rpl_agent.core.evidence.counts import SPLIT_MARKS, Counts
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.marks import SPLIT_MARKS
 from rpl_agent.core.evidence.repetition import WindowCodes
 from rpl_agent.core.model import build
 from rpl_agent.formats import log_sources, logs, prism

@@ -20,7 +20,8 @@ from collections.abc import Callable
 import numpy as np
 
 from rpl_agent import certify
-from rpl_agent.core.evidence.counts import SPLIT_MARKS, SPLIT_WEIGHT, Counts, bet_shares
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.marks import SPLIT_MARKS, SPLIT_WEIGHT, bet_shares
 from rpl_agent.core.model import Domain, ParametricMDP, Policy, Simulator, build
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.certificate import Certificate

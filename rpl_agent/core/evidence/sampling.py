@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rpl_agent.core.evidence.counts import SPLIT_MARKS, SPLIT_WEIGHT, Counts, bet_shares
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.marks import SPLIT_MARKS, SPLIT_WEIGHT, bet_shares
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Simulator
 
 #: Episodes between two reports of progress.

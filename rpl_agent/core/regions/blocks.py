@@ -17,7 +17,8 @@ from typing import TypeGuard
 import numpy as np
 import scipy
 
-from rpl_agent.core.evidence.counts import Counts, Mark
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.marks import Mark
 from rpl_agent.core.model import Domain, ExpressionTable, ParametricMDP, Reduction, cached_fact, gather
 from rpl_agent.core.model.algebra.ranges import coordinate_box
 from rpl_agent.core.regions.base import Region

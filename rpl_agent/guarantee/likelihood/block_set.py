@@ -13,7 +13,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rpl_agent.core.evidence.counts import Counts, Mark
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.marks import Mark
 from rpl_agent.core.model import cached_fact, cached_on
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.likelihood.chart import Observations

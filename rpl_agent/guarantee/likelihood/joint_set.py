@@ -21,7 +21,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy
 
-from rpl_agent.core.evidence.counts import Counts, Mark
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.marks import Mark
 from rpl_agent.core.model import cached_fact, cached_on
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.regions.intersection import Ellipsoid

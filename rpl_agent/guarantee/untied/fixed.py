@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rpl_agent.core.evidence.counts import Counts, Mark
+from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.marks import Mark
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, cached_on
 from rpl_agent.core.schema import Whole
 from rpl_agent.guarantee.untied.estimate import FrequencyEstimate

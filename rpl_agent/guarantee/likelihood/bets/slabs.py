@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rpl_agent.core.evidence.counts import Counts, Mark
+from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import MainShares
+from rpl_agent.core.evidence.marks import Mark
 from rpl_agent.core.model.objectives.objective import Objective
 from rpl_agent.core.model.pmdp import ParametricMDP
 from rpl_agent.core.native import UNIT_ROUNDOFF

@@ -15,8 +15,9 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from rpl_agent.core.evidence.counts import MAX_MARKS, Counts
+from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.intervals import multiplicities
+from rpl_agent.core.evidence.marks import MAX_MARKS
 from rpl_agent.core.model import ParametricMDP, cached_on, gather, owners
 from rpl_agent.core.model.algebra.ranges import coordinate_box
 from rpl_agent.core.native import core
