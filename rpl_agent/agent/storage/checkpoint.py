@@ -134,7 +134,8 @@ READABLE = (2, 3)
 _MEMBERS = ("manifest.json", "state.json", "arrays.npz")
 #: No genuine checkpoint is larger (10^8 transitions fit); stops archives made to fill the memory.
 MAX_BYTES = 8 << 30
-#: Exceptions that broken or hostile archives raise in zipfile, json and numpy.
+#: Exceptions that broken or hostile archives raise in zipfile, json and numpy; RuntimeError is what zipfile says of
+#: encryption, and in a class below it of compression that it does not know.
 UNREADABLE = (
     OSError,
     EOFError,
@@ -145,7 +146,6 @@ UNREADABLE = (
     KeyError,
     AttributeError,
     TypeError,
-    NotImplementedError,
     RuntimeError,
     MemoryError,
 )

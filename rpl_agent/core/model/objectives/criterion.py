@@ -20,6 +20,7 @@ fields. So two criteria with one text are equal: `tests/model` reads every text 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -30,7 +31,7 @@ from rpl_agent.core.model.objectives.sense import Sense
 
 
 @dataclass(frozen=True)
-class Criterion:
+class Criterion(ABC):
     """The answers of a criterion whose values can be any numbers and whose plays end."""
 
     #: value of target states; other decided states are worth 0
@@ -117,9 +118,9 @@ class Criterion:
         total = error * self.payments * (1.0 + 1e-12)
         return math.nextafter(lower - total, -math.inf), math.nextafter(upper + total, math.inf)
 
+    @abstractmethod
     def text(self, sense: Sense, bound: str = "") -> str:
         """The question for the best value; ``bound`` (`<=k`) limits its steps."""
-        raise NotImplementedError
 
     def in_prism(self, sense: Sense, is_always_reached: bool) -> str:
         """The question for PRISM and Storm; an error if they have none that means the same."""
