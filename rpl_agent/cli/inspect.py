@@ -384,9 +384,9 @@ def _region_facts(arguments: argparse.Namespace, found: RegionAnswer, parts: Par
         facts["constraints"] = len(region.b)
     if found.verdict is not None:
         facts["answer"] = found.verdict.answer
-        for name, witness in (("holds_at", found.verdict.holds_at), ("fails_at", found.verdict.fails_at)):
-            if witness is not None:
-                facts[name] = _named(region.parameters, witness)
+        for name, point in (("holds_at", found.verdict.holds_at), ("fails_at", found.verdict.fails_at)):
+            if point is not None:
+                facts[name] = _named(region.parameters, point)
         if parts is not None and parts.shares is not None:
             facts["holds_share"], facts["fails_share"] = parts.shares
     facts |= {
@@ -403,8 +403,8 @@ def _region_facts(arguments: argparse.Namespace, found: RegionAnswer, parts: Par
     return facts
 
 
-def _named(names: tuple[str, ...], witness: RegionPoint) -> dict[str, float]:
-    return dict(zip(names, witness.theta.tolist()))
+def _named(names: tuple[str, ...], point: RegionPoint) -> dict[str, float]:
+    return dict(zip(names, point.theta.tolist()))
 
 
 # -- worlds ----------------------------------------------------------------------------------------------------------

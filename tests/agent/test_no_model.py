@@ -25,7 +25,7 @@ from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.open_world.data import END, OpenData
 from rpl_agent.guarantee.open_world.estimate import FrequencyModel
-from rpl_agent.guarantee.open_world.witness import OpenPolicy
+from rpl_agent.guarantee.open_world.played import OpenPolicy
 
 
 class Corridor(gym.Env):
@@ -93,7 +93,7 @@ def test_bounds_hold_in_many_short_runs():
 def test_a_policy_is_not_given_up_for_less_than_a_new_bound_costs(monkeypatch):
     """What plays earned says how open the bound is, and what the policy is worth, whatever the model thinks of it."""
     session = agent_of(corridor()).learn(400).session
-    fixed, policy = session.fixed, session.experience.witness.policy
+    fixed, policy = session.fixed, session.experience.played.policy
     other = OpenPolicy(policy.actions, policy.unseen)
     monkeypatch.setattr(FrequencyModel, "best", lambda model: other)
     for present, looks, times in ((0.9, 0.901, 0), (-5.0, -3.0, 0), (-5.0, 3.0, 1)):
@@ -111,7 +111,7 @@ def test_rewards_of_many_kinds_are_numbers(kind):
     plain = agent_of(env).learn(60)
     other = agent_of(gym.wrappers.TransformReward(env, kind)).learn(60)
     assert (other.certificate.lower, other.certificate.upper) == (plain.certificate.lower, plain.certificate.upper)
-    assert other.session.experience.witness.mean == plain.session.experience.witness.mean
+    assert other.session.experience.played.mean == plain.session.experience.played.mean
 
 
 @pytest.mark.parametrize("deterministic, best", [(True, 1), (False, 0)])
@@ -198,8 +198,8 @@ def test_vector_environments_count_every_step_and_every_start_once(mode):
     data = agent.session.experience.data
     assert sum(data.starts) == agent.session.experience.begun == 60
     assert data.total == agent.num_timesteps == sum(data.counts) == sum(data.visits)
-    witness = agent.session.experience.witness
-    assert 0 < len(witness.complete()) == len(witness.given_up())
+    played = agent.session.experience.played
+    assert 0 < len(played.complete()) == len(played.given_up())
     assert agent.certificate.lower <= best_value(3, 0.2, 0.9) <= agent.certificate.upper
 
 
@@ -226,9 +226,9 @@ def test_a_budget_in_steps_cuts_the_last_episode_which_still_counts():
     for _ in range(80):
         agent.learn(budget=7, unit="steps")
     assert agent.num_timesteps == 560
-    witness = agent.session.experience.witness
-    assert (witness.complete().cut_in >= 0).any()
-    assert len(witness.given_up()) - len(witness.complete()) <= 1
+    played = agent.session.experience.played
+    assert (played.complete().cut_in >= 0).any()
+    assert len(played.given_up()) - len(played.complete()) <= 1
 
 
 @pytest.mark.parametrize(

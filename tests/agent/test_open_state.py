@@ -16,7 +16,7 @@ from rpl_agent.agent.storage import open_state
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.agent.storage.open_state import FUNCTION, capture_open, open_arguments, read_open, restore_open
 from rpl_agent.core.errors import ModelError
-from rpl_agent.guarantee.open_world.witness import OpenEpisode, OpenPolicy, PlayedPolicy
+from rpl_agent.guarantee.open_world.played import OpenEpisode, OpenPolicy, PlayedPolicy
 from tests.agent.test_no_model import agent_of, corridor
 
 
@@ -56,10 +56,10 @@ def test_what_is_stored_comes_back_and_is_stored_as_it_was(episodes, learned):
     assert replace(again.certificate, estimate=0.0) == replace(agent.certificate, estimate=0.0)  # it may be nan
     assert open_state.is_open(state) and not open_state.is_open({})
     assert again.session.clock.elapsed >= state["elapsed"] and again.session.seconds == agent.session.seconds
-    witness, other = (one.session.experience.witness for one in (agent, again))
-    assert (witness is None) == (other is None)
+    played, other = (one.session.experience.played for one in (agent, again))
+    assert (played is None) == (other is None)
     if episodes == 120:
-        assert witness is not None and agent.certificate is not None and agent.session.best is not None
+        assert played is not None and agent.certificate is not None and agent.session.best is not None
 
 
 def test_episodes_that_were_running_come_back_as_cut_where_they_were(learned):
@@ -69,9 +69,9 @@ def test_episodes_that_were_running_come_back_as_cut_where_they_were(learned):
         OpenEpisode(last=1, earned=0.125, size=0.125, steps=2, cut_in=None, over=False),
         OpenEpisode(last=0, earned=0.0, size=0.0, steps=0, cut_in=None, over=False),
     ]
-    kept = open_state._stored_witness(policy(2, run, 4))
+    kept = open_state._stored_plays(policy(2, run, 4))
     assert kept.cut_in.tolist() == [-1, 0, 1, 0] and kept.steps.tolist() == [7, 3, 2, 0]
-    found = open_state._witness(kept, agent_of(corridor()).session)
+    found = open_state._played_policy(kept, agent_of(corridor()).session)
     plays = found.complete()
     assert list(zip(plays.cut_in, plays.earned, plays.size, plays.steps)) == [
         (-1, 0.5, 1.5, 7), (0, 0.25, 0.25, 3), (1, 0.125, 0.125, 2), (0, 0.0, 0.0, 0),
@@ -87,13 +87,13 @@ def test_the_best_policy_is_the_latest_or_an_earlier_one(learned, is_latest):
     session, outcomes = agent.session, len(agent.session.experience.data.counts)
     latest = policy(3, [OpenEpisode(earned=1.0, size=1.0, steps=2, over=True)], outcomes)
     earlier = policy(2, [OpenEpisode(earned=0.5, size=0.5, steps=1, cut_in=0, over=True)] * 2, outcomes)
-    session.experience.witness = latest
+    session.experience.played = latest
     session.best = BestPolicy(latest if is_latest else earlier, 0.25, 2, 0.5)
     state, arrays = stored(agent)
     assert (state["best"]["played"] is None) == is_latest
     found = restored(state, arrays).session
-    assert (found.best.played is found.experience.witness) == is_latest
-    assert found.best.played.number == (3 if is_latest else 2) and found.experience.witness.number == 3
+    assert (found.best.played is found.experience.played) == is_latest
+    assert found.best.played.number == (3 if is_latest else 2) and found.experience.played.number == 3
     assert (found.best.lower, found.best.plays, found.best.mean) == (0.25, 2, 0.5)
     assert found.certificate.policy == found.listed(found.best.policy)
     without = {**state, "witness": None}
@@ -104,7 +104,7 @@ def test_the_best_policy_is_the_latest_or_an_earlier_one(learned, is_latest):
         assert restored(without, arrays).session.best.played.number == 2
         assert restored({**state, "best": None}, arrays).session.best is None
     bare = restored({**state, "best": None, "witness": None}, arrays).session
-    assert bare.experience.witness is None and bare.certificate.policy == bare.listed(bare.policy)
+    assert bare.experience.played is None and bare.certificate.policy == bare.listed(bare.policy)
 
 
 def test_two_states_that_are_equal_are_damage(learned):
@@ -168,7 +168,7 @@ def test_ties_are_proposed_with_a_forecast_where_facts_and_a_policy_are_known(le
     assert (assumed.discount, tuple(assumed.returns), assumed.rewards) == (0.9, (0, 1), None)
     assert delta == 0.1 and known == (learned.certificate.lower, learned.certificate.upper)
     assert played.actions.tolist() == learned.session.best.policy.actions.tolist()
-    other = open_state._stored_witness(policy(2, [], 4))
+    other = open_state._stored_plays(policy(2, [], 4))
     earlier = replace(found, best=replace(found.best, played=other))
     assert open_state.stored_ties(earlier)[2].actions.tolist() == [[0, 1, 1]]
     latest = replace(found, best=replace(found.best, played=None), witness=other)

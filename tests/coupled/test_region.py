@@ -103,9 +103,9 @@ def test_bounds_of_a_chain_are_those_of_exact_fractions(half):
     assert found.converged and Fraction(found.lower) <= min(exact) and max(exact) <= Fraction(found.upper)
     # as sharp as asked for, and the attained values are attained
     assert found.upper - found.lower <= 1.025 * float(max(exact) - min(exact))
-    for witness in (found.least, found.most):
-        value = die_rolls_two(*(Fraction(x) for x in witness.theta.tolist()))
-        assert witness.lower - 1e-12 <= value <= witness.upper + 1e-12
+    for point in (found.least, found.most):
+        value = die_rolls_two(*(Fraction(x) for x in point.theta.tolist()))
+        assert point.lower - 1e-12 <= value <= point.upper + 1e-12
 
 
 @pytest.mark.parametrize("question", ["Pmax=? [ F s=4 ]", "Pmin=? [ F s=4 ]", 'R{"cost"}min=? [ F s>=3 ]',
@@ -159,8 +159,8 @@ def test_a_polytope_is_smaller_than_its_box():
     values = [float(die_rolls_two(*map(Fraction, theta.tolist()))) for theta in points]
     assert found.lower <= min(values) and max(values) <= found.upper
     assert found.upper - found.lower <= 1.05 * (max(values) - min(values)) < whole.upper - whole.lower
-    for witness in (found.least, found.most):
-        assert found.region.contains(witness.theta)
+    for point in (found.least, found.most):
+        assert found.region.contains(point.theta)
 
 
 def test_a_region_where_the_cost_is_infinite():
@@ -181,15 +181,15 @@ def test_a_point_is_a_region():
     assert Fraction(found.lower) <= exact <= Fraction(found.upper) and found.upper - found.lower < 1e-9
 
 
-def test_verdicts_and_their_witnesses():
+def test_verdicts_and_their_points():
     query = load(DIE, {"p": (0.4, 0.6), "q": (0.4, 0.6)}, "P=? [ F s=7 & d=2 ]")
     found = solve_region(query.pmdp, query.objective, threshold=0.17)
     assert found.verdict("<=", 0.3).answer == EVERYWHERE == found.verdict(">", 0.05).answer
     assert found.verdict(">=", 0.3).answer == NOWHERE == found.verdict("<", Fraction(1, 20)).answer
     mixed = found.verdict("<=", 0.17)
     assert mixed.answer == SOMEWHERE and mixed.holds_at is not None and mixed.fails_at is not None
-    for witness, holds in ((mixed.holds_at, True), (mixed.fails_at, False)):
-        assert (die_rolls_two(*map(Fraction, witness.theta.tolist())) <= Fraction(17, 100)) == holds
+    for point, holds in ((mixed.holds_at, True), (mixed.fails_at, False)):
+        assert (die_rolls_two(*map(Fraction, point.theta.tolist())) <= Fraction(17, 100)) == holds
     assert found.verdict("<=", found.upper - 1e-9 * (found.upper - found.lower)).answer == NOT_DECIDED
     with pytest.raises(ModelError, match="comparison '='"):
         found.verdict("=", 0.3)

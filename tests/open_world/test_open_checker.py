@@ -344,7 +344,7 @@ def test_a_policy_that_was_replaced_may_end_its_plays_later(tmp_path):
     agent = RPLAgent(copies, **KINDS["returns per state"][1], delta=0.1, seed=3).learn(150)
     agent.learn(100, folder=tmp_path / "a", reset_num_timesteps=False)
     best = agent.session.best
-    assert best.played is not agent.session.experience.witness and best.plays < len(best.played.complete())
+    assert best.played is not agent.session.experience.played and best.plays < len(best.played.complete())
     assert verify_run(tmp_path / "a")["verified"]
 
 

@@ -8,8 +8,8 @@ import pytest
 from rpl_agent.core.evidence.ledger import OpenLedger
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import END, OpenData
+from rpl_agent.guarantee.open_world.played import OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.open_world.values import UpperValues, lower_values
-from rpl_agent.guarantee.open_world.witness import OpenPolicy, PlayedPolicy
 from tests.open_world.worlds import SmallAgent, SmallWorld
 
 DISCOUNT = 0.9
@@ -25,9 +25,9 @@ def misses(seed: int, looks: int, delta: float) -> int:
         known = np.array([best[int(s)] for s in agent.data.states])
         bad = (agent.upper.values[0] < known - 1e-9).any()
         bad |= agent.upper.start(agent.data) < agent.true_start(best) - 1e-9
-        if agent.witness is not None:
+        if agent.played is not None:
             own = agent.true_start(agent.world.values(DISCOUNT, agent.policy_table()))
-            bad |= agent.witness.lower(agent.assumptions, agent.data) > own + 1e-9
+            bad |= agent.played.lower(agent.assumptions, agent.data) > own + 1e-9
         if look % 3 == 0:
             agent.fix()
         false += bool(bad)
@@ -85,13 +85,13 @@ def test_deterministic_does_not_cover_the_start():
     assert upper.start(data) > 0.9  # V* = 1/2 in a world that starts rich in every second episode
 
 
-# ---------------------------------------------------------------------- the witness
-def witness_of(actions: int = 1, share: float = 0.05) -> PlayedPolicy:
+# ---------------------------------------------------------------------- a policy that is played
+def new_policy(actions: int = 1, share: float = 0.05) -> PlayedPolicy:
     return PlayedPolicy(OpenPolicy(np.zeros((1, 1), dtype=np.int64)), 1, share, np.zeros(0, dtype=np.int64))
 
 
-def add_episode(witness: PlayedPolicy, earned: float, steps: int = 1, cut_in: int | None = None) -> None:
-    episode = witness.begin((0.0, 1.0))
+def add_episode(played: PlayedPolicy, earned: float, steps: int = 1, cut_in: int | None = None) -> None:
+    episode = played.begin((0.0, 1.0))
     episode.add(earned, 1.0)
     episode.steps, episode.over, episode.cut_in = steps, True, cut_in
 
@@ -100,7 +100,7 @@ def test_episodes_count_in_the_order_of_their_starts():
     """Episodes that end early are not a fair sample: here they all earn 1, and the mean is 1/2."""
     rng, assumed, data = np.random.default_rng(0), Assumptions(discount=1.0, returns=(0.0, 1.0)), OpenData(1)
     data.state("s")
-    fair, finished = witness_of(), witness_of()
+    fair, finished = new_policy(), new_policy()
     lanes = 64
     for _ in range(lanes):  # every lane begins one episode; after one tick those that earned 1 are over
         wins = rng.random() < 0.5
@@ -117,11 +117,11 @@ def test_the_stake_of_a_play_is_chosen_before_it_begins():
     """Half of the plays earn 1. Whoever bets much on these, and little on others, takes their mean for the truth."""
     assumed, data = Assumptions(discount=1.0, returns=(0.0, 1.0)), OpenData(1)
     data.state("s")
-    fair, planted = witness_of(), witness_of()
+    fair, planted = new_policy(), new_policy()
     fair.expected = planted.expected = 400
     for k in range(400):
-        for witness in (fair, planted):
-            add_episode(witness, float(k % 2))
+        for played in (fair, planted):
+            add_episode(played, float(k % 2))
         assert fair._begun[-1].stake == fair.stake  # of the plan that was made before
         planted._begun[-1].stake = 0 if k % 2 else 63
     assert 0.4 < fair.lower(assumed, data) < 0.46  # a value of 0.46 has such plays too
@@ -132,7 +132,7 @@ def test_a_cut_episode_counts_with_what_it_misses_and_is_never_dropped():
     """A state that pays 1/2 for ever, discount 1/2: V = 1. Cut after two steps, an episode has earned 3/4."""
     assumed, data = Assumptions(discount=0.5, returns=(0.0, 1.0)), OpenData(1)
     s = data.state("s")
-    cut, least = witness_of(), witness_of()
+    cut, least = new_policy(), new_policy()
     for _ in range(3_000):
         for _ in range(2):
             data.add(0, 0.5, s)

@@ -9,8 +9,8 @@ from rpl_agent.core.evidence.ledger import OpenLedger
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import END, OpenData
 from rpl_agent.guarantee.open_world.estimate import FrequencyModel
+from rpl_agent.guarantee.open_world.played import PlayedPolicy
 from rpl_agent.guarantee.open_world.values import UpperValues
-from rpl_agent.guarantee.open_world.witness import PlayedPolicy
 
 Row = list[tuple[float, float, int]]  # probability, reward, successor (END after an end)
 
@@ -71,17 +71,17 @@ class SmallAgent:
         self.ledger = OpenLedger.of(delta)
         self.data = OpenData(world.actions)
         self.upper = UpperValues(self.assumptions, world.actions, self.ledger)
-        self.witness: PlayedPolicy | None = None
+        self.played: PlayedPolicy | None = None
         self.fixed = self.episodes = 0
 
     def play(self, episodes: int) -> None:
         for _ in range(episodes):
-            judged = None if self.witness is None or self.episodes % 2 else self.witness.begin((0.0, 1.0))
+            judged = None if self.played is None or self.episodes % 2 else self.played.begin((0.0, 1.0))
             self.episodes += 1
             state = self.data.state(self.world.draw_start(self.rng))
             self.data.starts[state] += 1
             for step in range(self.limit):
-                action = self._explore(state) if judged is None else self.witness.policy.action(state, 0)
+                action = self._explore(state) if judged is None else self.played.policy.action(state, 0)
                 reward, after = self.world.draw(self.rng, int(self.data.states[state]), action)
                 following = END if after == END else self.data.state(after)
                 self.data.add(state * self.world.actions + action, reward, following)
@@ -98,7 +98,7 @@ class SmallAgent:
         """Fix the policy that looks best now."""
         self.fixed += 1
         policy = FrequencyModel(self.assumptions, self.data).best()
-        self.witness = PlayedPolicy(policy, self.fixed, self.ledger.take_policy(self.fixed), np.array(self.data.counts))
+        self.played = PlayedPolicy(policy, self.fixed, self.ledger.take_policy(self.fixed), np.array(self.data.counts))
 
     def _explore(self, state: int) -> int:
         rows = slice(state * self.world.actions, (state + 1) * self.world.actions)
@@ -110,9 +110,9 @@ class SmallAgent:
         return float(self.world.start @ values)
 
     def policy_table(self) -> np.ndarray:
-        """The witness's action in every state of the world."""
+        """The played policy's action in every state of the world."""
         found = (self.data.find(s) for s in range(len(self.world.rows)))
-        return np.array([self.witness.policy.action(k, 0) for k in found])
+        return np.array([self.played.policy.action(k, 0) for k in found])
 
 
 class Walk(gym.Env):

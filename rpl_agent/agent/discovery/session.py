@@ -28,9 +28,9 @@ from rpl_agent.core.model import Objective
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.open_world.estimate import FrequencyModel
+from rpl_agent.guarantee.open_world.played import OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.open_world.ties import ProposedTie, propose_ties
 from rpl_agent.guarantee.open_world.values import UpperValues
-from rpl_agent.guarantee.open_world.witness import OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.pipeline import Config, timed
 from rpl_agent.guarantee.proof.open_world import prove_open
 
@@ -157,7 +157,7 @@ class OpenSession(OpenRecord, RunSession):
                 self._consider()
             self.mark = MARK_GROWTH * max(self.mark, self.experience.begun)
         self._divide()
-        played = self.experience.witness
+        played = self.experience.played
         if played is not None:
             played.expected = len(played.complete()) + self.experience.share * max(self._left, 0.0)
         self.updates += 1
@@ -174,7 +174,7 @@ class OpenSession(OpenRecord, RunSession):
 
     def _divide(self) -> None:
         """Divide the coming episodes between exploring and the fixed policy in proportion to their parts of the gap."""
-        played, begun = self.experience.witness, self.experience.begun
+        played, begun = self.experience.played, self.experience.begun
         if played is None or not played.complete() or begun < self.divide_at:
             return
         self.divide_at = math.ceil(DIVIDE_GROWTH * begun)
@@ -187,14 +187,14 @@ class OpenSession(OpenRecord, RunSession):
         """Fix the policy that looks best, unless the one that is played is about as good."""
         model = FrequencyModel(self.assumptions, self.experience.data)
         found = model.best()
-        played = self.experience.witness
+        played = self.experience.played
         if played is not None and played.complete():
             coming = coming_plays(self.experience.share, self._left, max(self.episodes, 1))
             if not self._incumbent(played).gives_way(model.value(found), model.value(played.policy), coming):
                 return
         self.fixed += 1
         counts = np.array(self.experience.data.counts, dtype=np.int64)
-        self.experience.witness = PlayedPolicy(found, self.fixed, self.ledger.take_policy(self.fixed), counts)
+        self.experience.played = PlayedPolicy(found, self.fixed, self.ledger.take_policy(self.fixed), counts)
 
     def _incumbent(self, played: PlayedPolicy) -> Incumbent:
         return Incumbent.of(played.complete().earned, self._judge(played))
@@ -236,7 +236,7 @@ class OpenSession(OpenRecord, RunSession):
         upper = experience.upper.start(data) if data.starts else high
         self.lowest = min(self.lowest, upper)
         with timed(self.seconds, "policy"):
-            latest = low if experience.witness is None else self._judge(experience.witness)
+            latest = low if experience.played is None else self._judge(experience.played)
             self._guess = None
             best, policy = self.best, self.policy
         if best is not None and best.lower > self.lowest:

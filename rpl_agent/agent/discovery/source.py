@@ -20,8 +20,8 @@ from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.core.model.states import canonical
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import END, OpenData
+from rpl_agent.guarantee.open_world.played import OpenEpisode, OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.open_world.values import UpperValues
-from rpl_agent.guarantee.open_world.witness import OpenEpisode, OpenPolicy, PlayedPolicy
 
 #: The share of episodes that play the fixed policy, until it is known which bound is wider; the others explore.
 FIRST_SHARE = 0.5
@@ -53,12 +53,12 @@ class Choices(dict[int, "int | list[int]"]):
 
 
 class OpenExperience:
-    """Everything seen so far, and who plays: the explorer, or the policy that is fixed (`open_world.witness`)."""
+    """Everything seen so far, and who plays: the explorer, or the policy that is fixed (`open_world.played`)."""
 
     def __init__(self, assumptions: Assumptions, upper: UpperValues, actions: int):
         self.assumptions, self.upper = assumptions, upper
         self.data = OpenData(actions)
-        self.witness: PlayedPolicy | None = None
+        self.played: PlayedPolicy | None = None
         self.watch = ResetWatch()
         self.repetitions = RepetitionWatch()
         self.refuted: str | None = None  # the step that contradicts what is assumed
@@ -211,10 +211,10 @@ class OpenSource(EnvSource):
         experience, lane = self._seen, self._lanes[i]
         self._leave(i, cut=True)
         experience.data.starts[lane.state] += 1
-        if experience.witness is not None and experience.is_turn():
-            episode = experience.witness.begin(experience.assumptions.overall)
+        if experience.played is not None and experience.is_turn():
+            episode = experience.played.begin(experience.assumptions.overall)
             episode.last = lane.state
-            self._judged[i] = experience.witness, episode
+            self._judged[i] = experience.played, episode
         experience.begun += 1
 
     def _leave(self, i: int, cut: bool) -> None:

@@ -24,9 +24,9 @@ from rpl_agent.core.errors import ModelError
 from rpl_agent.core.schema import UNREADABLE, Positive, Share, Whole, jsonable, read
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import OpenData
+from rpl_agent.guarantee.open_world.played import FinishedPlays, OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.open_world.ties import ProposedTie, propose_ties
 from rpl_agent.guarantee.open_world.values import known_states
-from rpl_agent.guarantee.open_world.witness import FinishedPlays, OpenPolicy, PlayedPolicy
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof.open_world import counts_since, grouped_plays, listed_plays
 
@@ -92,7 +92,7 @@ class OpenState:
     counts: np.ndarray
     upper_rows: np.ndarray
     upper_values: np.ndarray
-    witness: StoredPlays | None
+    witness: StoredPlays | None  # the policy that is played now
     best: StoredBest | None
     commands: list[Any] | None = None  # what the environment takes, by number of our action; older runs have none
 
@@ -132,8 +132,8 @@ def capture_open(session: OpenSession, source: StreamState | None, mode: str) ->
         counts=np.array(data.counts, dtype=np.int64),
         upper_rows=experience.upper.rows,
         upper_values=experience.upper.values,
-        witness=None if experience.witness is None else _stored_witness(experience.witness),
-        best=None if best is None else _stored_best(best, experience.witness),
+        witness=None if experience.played is None else _stored_plays(experience.played),
+        best=None if best is None else _stored_best(best, experience.played),
         commands=session.world.actions,
     )
     return jsonable(state, arrays), arrays
@@ -147,20 +147,20 @@ def _facts(session: OpenSession) -> dict[str, Any]:
     return found
 
 
-def _stored_best(best: BestPolicy, witness: PlayedPolicy | None) -> StoredBest:
-    played = None if best.played is witness else _stored_witness(best.played)
+def _stored_best(best: BestPolicy, latest: PlayedPolicy | None) -> StoredBest:
+    played = None if best.played is latest else _stored_plays(best.played)
     return StoredBest(played, best.lower, best.plays, best.mean)
 
 
-def _stored_witness(witness: PlayedPolicy) -> StoredPlays:
-    plays = witness.given_up()
+def _stored_plays(played: PlayedPolicy) -> StoredPlays:
+    plays = played.given_up()
     return StoredPlays(
-        actions=witness.policy.actions,
-        unseen=witness.policy.unseen,
-        number=witness.number,
-        before=witness.before,
-        expected=witness.expected,
-        stake=witness.stake,
+        actions=played.policy.actions,
+        unseen=played.policy.unseen,
+        number=played.number,
+        before=played.before,
+        expected=played.expected,
+        stake=played.stake,
         earned=plays.earned,
         size=plays.size,
         steps=plays.steps,
@@ -311,11 +311,13 @@ def _restore(session: OpenSession, stored: OpenState) -> None:
         setattr(session, f.name, getattr(stored.session, f.name))
     session.time_limit, session.env_spec = limit, spec
     best = stored.best
-    earlier = None if best is None or best.played is None else _witness(best.played, session)  # fixed before the latest
+    earlier = (
+        None if best is None or best.played is None else _played_policy(best.played, session)
+    )  # fixed before the latest
     if stored.witness is not None:
-        experience.witness = _witness(stored.witness, session)
+        experience.played = _played_policy(stored.witness, session)
     if best is not None:
-        played = earlier or experience.witness
+        played = earlier or experience.played
         if played is None:
             raise CheckpointError("the checkpoint is damaged: the best policy has no plays")
         session.best = BestPolicy(played, best.lower, best.plays, best.mean)
@@ -328,7 +330,7 @@ def _restore(session: OpenSession, stored: OpenState) -> None:
         session.certificate = replace(session.certificate, policy=session.listed(session.policy))
 
 
-def _witness(stored: StoredPlays, session: OpenSession) -> PlayedPolicy:
+def _played_policy(stored: StoredPlays, session: OpenSession) -> PlayedPolicy:
     plays = FinishedPlays(*(getattr(stored, name).tolist() for name in PLAYS))
     policy, share = OpenPolicy(stored.actions, stored.unseen), session.ledger.take_policy(stored.number)
     return PlayedPolicy(policy, stored.number, share, stored.before, stored.expected, stored.stake, plays)

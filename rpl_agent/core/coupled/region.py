@@ -152,7 +152,7 @@ def solve_region(
     bounds.deadline = began + time_limit
     search = RegionSearch(bounds, precision, max_boxes, None if threshold is None else float(threshold))
     search.run()
-    least, most = search.witness(Side.LOWER), search.witness(Side.UPPER)
+    least, most = search.attained(Side.LOWER), search.attained(Side.UPPER)
     own = Side.own(objective.sense)
     policy, guarantee, boxes = _robust_policy(search, own)
     lower, upper = search.result(Side.LOWER), search.result(Side.UPPER)
@@ -287,7 +287,7 @@ class RegionSearch:
         low, high = self._best[Side.LOWER][0], self._best[Side.UPPER][0]
         return high - low if isfinite(high) else 0.0
 
-    def witness(self, side: Side) -> RegionPoint:
+    def attained(self, side: Side) -> RegionPoint:
         """The point with the most extreme attained value."""
         if side not in self._best:
             raise ModelError("no point of the region was found: it may be empty")

@@ -29,7 +29,7 @@ one more row, with the numbers V*(s0). A truncated step counts with its successo
 *Theorem 2 (the returned policy).* Fix a policy π; from then on play it in a planned share of the episodes, in the order
 of their starts. Episode k earns G_k until it ends or is cut, after T_k steps in state s_k. Let Lo ≤ V^π be Theorem 1
 turned round, from the steps of π's rows after π was fixed. Then u at the numbers G_k + γ^T_k Lo(s_k), turned round,
-bounds V^π from below (`witness.PlayedPolicy`). So it does with Π_k (1 + c_k (m − x_k) / (1 − m)) in place of the
+bounds V^π from below (`played.PlayedPolicy`). So it does with Π_k (1 + c_k (m − x_k) / (1 − m)) in place of the
 mixture, if c_k in (0, 1) was chosen before episode k began.
 
 *Proof.* G_k + γ^T_k V^π(s_k) lies in [low, high] and has mean V^π given what was seen before the episode, because the

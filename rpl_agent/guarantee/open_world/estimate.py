@@ -6,7 +6,7 @@ import numpy as np
 
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import GroupedOutcomes, OpenData
-from rpl_agent.guarantee.open_world.witness import OpenPolicy
+from rpl_agent.guarantee.open_world.played import OpenPolicy
 from rpl_agent.guarantee.untied.estimate import DOUBT, MOST_ROUNDS
 
 #: Change, as a share of the range, that ends value iteration without a horizon.

@@ -20,8 +20,8 @@ import numpy as np
 from rpl_agent.core.evidence.ledger import OpenLedger
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.data import END, OpenData
+from rpl_agent.guarantee.open_world.played import OpenPolicy
 from rpl_agent.guarantee.open_world.values import UpperValues, lower_values
-from rpl_agent.guarantee.open_world.witness import OpenPolicy
 
 #: Fewest rows of a proposal and visits of each; ln e-value from which a row, or a tie, is contradicted.
 FEWEST_ROWS, FEWEST_VISITS, AGAINST = 3, 20, math.log(20.0)

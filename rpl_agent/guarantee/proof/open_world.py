@@ -21,6 +21,7 @@ from rpl_agent.guarantee import checker, open_checker
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.open_world.data import END, OpenData
+from rpl_agent.guarantee.open_world.played import FinishedPlays, PlayedPolicy, lower_return
 from rpl_agent.guarantee.open_world.values import (
     SuccessorCaps,
     UpperValues,
@@ -30,7 +31,6 @@ from rpl_agent.guarantee.open_world.values import (
     ranges,
     shares_of,
 )
-from rpl_agent.guarantee.open_world.witness import FinishedPlays, PlayedPolicy, lower_return
 from rpl_agent.guarantee.stakes import MIXTURE, MOST_SWEEPS, upper_mean
 
 #: By how much logarithms of wealth exceed what is needed, tried one after the other: floats are not rationals.

@@ -120,8 +120,8 @@ def _draw_map(figure: Any, axes: Any, picture: ValuePicture, free: np.ndarray) -
     least, most = picture.solution.least, picture.solution.most
     if picture.complement:
         least, most = most, least
-    for name, witness, marker in (("least", least, "v"), ("largest", most, "^")):
-        axes.plot(witness.theta[i], witness.theta[j], marker, color="black", label=f"{name} value met", clip_on=False)
+    for name, point, marker in (("least", least, "v"), ("largest", most, "^")):
+        axes.plot(point.theta[i], point.theta[j], marker, color="black", label=f"{name} value met", clip_on=False)
     axes.set_xlim(region.lower[i], region.upper[i])
     axes.set_ylim(region.lower[j], region.upper[j])
     axes.set_xlabel(region.parameters[i])
