@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rpl_agent import Config, Counts, DataError, ModelError, Objective, RPLWarning, build
+from rpl_agent import Config, Counts, DataError, ModelError, Objective, RPLWarning, build, certify
 from rpl_agent.core.coupled.regret import NOT_FOUND, Regret, difference_above
 from rpl_agent.core.errors import RefutedWarning, RepeatedChanceWarning
 from rpl_agent.core.evidence.intervals import untied_intervals
 from rpl_agent.core.evidence.ledger import Ledger, refuting_log_e_value
+from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.model import Sense
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
+from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import pipeline
 from rpl_agent.guarantee.certificate import with_margin
 from rpl_agent.guarantee.confidence import confidence_set
@@ -249,6 +251,31 @@ def test_rows_know_of_one_block_and_slow_ones_are_bounded_by_intervals(monkeypat
     sliced = region(Sliced)
     type(sliced).product = region()
     assert pipeline.rectangular_set(sliced, "never").region is sliced.product
+
+
+def test_rows_that_are_linear_programs_do_not_lose_their_bounds():
+    """Nine parameters, of which three are in each row, without cycles: their polytopes have no compiled form."""
+
+    def actions(place):
+        layer, column = place
+        if layer == 3:
+            return {"stay": {place: 1}}
+        found = {}
+        for a in range(2):
+            draw = np.random.default_rng([3, layer, column, a])
+            i, j, k = draw.choice(9, 3, replace=False)
+            after = [(layer + 1, int(t)) for t in draw.choice(3, 3, replace=False)]
+            w = int(draw.integers(1, 9))
+            one, two = f"{w / 10}*p{i} + {(10 - w) / 10}*p{j}", f"{(10 - w) / 10}*p{k} + {w / 10}*p{i}"
+            found[f"a{a}"] = dict(zip(after, (one, two, f"1 - ({one}) - ({two})")))
+        return found
+
+    domain = {f"p{k}": (0.05, 0.45) for k in range(9)}
+    pmdp = build((0, 0), actions, domain=domain, labels={"goal": lambda place: place == (3, 0)})
+    goal, theta = Objective.reach("goal"), np.random.default_rng(3).uniform(0.1, 0.4, 9)
+    counts = uniform_counts(pmdp, goal, theta, 1_000, 50, 3)
+    found = certify(pmdp, counts, goal, Config("anytime", "rectangular"))
+    assert found.lower <= solve_at(pmdp, theta, goal).middle <= found.upper and found.gap < 0.5
 
 
 def test_queries_pay_for_few_rows_without_cycles(monkeypatch):

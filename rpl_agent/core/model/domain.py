@@ -142,7 +142,7 @@ class Domain:
 
     def with_simplex(self: Domain | Sequence[str], names: Sequence[str] | None = None) -> Domain:
         """Mixture weights: the named parameters sum to at most 1; ``Domain.with_simplex(["a", "b"])`` has no others."""
-        if not isinstance(self, Domain):
+        if not isinstance(self, Domain):  # called on the class, as one does first: these are the names
             return Domain.box(self).with_simplex(names)
         names = self.parameters if names is None else names
         if unknown := sorted(set(names) - set(self.parameters)):
