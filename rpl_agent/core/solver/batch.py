@@ -25,7 +25,7 @@ from rpl_agent.core.solver.solution import Solution, finish, without_tiny
 
 #: initial relative distance of an optimistic guess, its growth, and the sweeps to verify it
 GUESS, GUESS_GROWTH, GUESS_SWEEPS, GUESSES = 1e-8, 16.0, 200, 9
-#: Room in the inequalities of a level without cycles, relative to its values: a relaxation that the check asks again, of
+#: Room in inequalities of a level without cycles, relative to its values: a relaxation that the check asks again, of
 #: other rows at once, may answer with other last digits.
 ROOM = 1e-12
 
