@@ -91,7 +91,12 @@ class InteriorPoint:
 
 
 class _Newton:
-    """The linear system at a point."""
+    """The linear system at a point.
+
+    missed : (k, monomials) of rows, what products leave of q
+    wrong : (k, products) of rows, by how much z differs from products at the moments
+    balance : (n, 1 + r) the derivatives of T + Σ λ·q by U, times −1, which are 0 at the optimum
+    """
 
     def __init__(self, program: InteriorPoint, point: _Iterate, missed: list[np.ndarray]) -> None:
         self.program, self.rows, self.point, self.missed = program, program.rows, point, missed
