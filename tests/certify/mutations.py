@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -38,6 +39,8 @@ from tests.reference.proofs import SIDES, accepts, cases
 
 SMALL = 1e-9
 WITNESS = ("lower", "upper", "regret", "regions")
+#: on which, with its own part of the file, what is known of a region depends
+BEHIND_REGIONS = ("model", "objective", "delta", "confidence", "data")
 #: what is claimed, and the way in which it is weaker
 CLAIMS = (*SIDES, ("regret", 1))
 
@@ -114,12 +117,14 @@ def mutations(proof: dict[str, Any], draw: random.Random, most: int | None) -> I
 
 @contextmanager
 def particles_once() -> Iterator[None]:
-    """Meanwhile, the checker works out the likelihood of the same data and particles once, and the same bets.
+    """Meanwhile, the checker works out the likelihood of the same data and particles once, the same bets, what the same
+    data leave, and logarithms.
 
     That is most of a check, and nearly all files that a test makes of one proof share it.
     """
     plain, known = checker.Likelihood._of_particles, dict[str, tuple[int, int, list[int]]]()
     placed, won = checker.Bets.cuts, dict[str, list[checker.Cut]]()
+    drawn, left = checker.Statement.region, dict[str, checker.Known]()
 
     def said(line: checker.Coordinates, data: checker.Data) -> tuple[Any, ...]:
         told = {name: value for name, value in vars(line).items() if name != "table"}  # follows from x and terms
@@ -133,15 +138,25 @@ def particles_once() -> Iterator[None]:
         return bound
 
     def settled(self: checker.Bets, data: checker.Data) -> list[checker.Cut]:
+        if type(self) is not checker.Bets:  # a test's own
+            return placed(self, data)
         model = {name: value for name, value in vars(self.model).items() if name != "coordinates"}  # the line, if any
         key = repr((*said(self.line, data), model, vars(self.objective), self.level))
         if key not in won:
             won[key] = placed(self, data)
         return [([*a], b) for a, b in won[key]]
 
+    def kept(self: checker.Statement, number: int) -> checker.Known:
+        key = repr(([self.proof[name] for name in BEHIND_REGIONS], self.proof["regions"][number]))
+        if key not in left:
+            left[key] = drawn(self, number)
+        return self.regions.setdefault(number, left[key])
+
     with (
         mock.patch.object(checker.Likelihood, "_of_particles", remembered),
         mock.patch.object(checker.Bets, "cuts", settled),
+        mock.patch.object(checker.Statement, "region", kept),
+        mock.patch.object(checker, "ln", cache(checker.ln)),
     ):
         yield
 

@@ -17,6 +17,8 @@ from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.proof import prove, write
 
+pytestmark = pytest.mark.usefixtures("shared_particles")
+
 
 @pytest.fixture(scope="module")
 def made() -> SimpleNamespace:

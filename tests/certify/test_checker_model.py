@@ -14,6 +14,8 @@ from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.proof import prove
 from tests.certify.proved import OBJECTIVES, known, model, sampled
 
+pytestmark = pytest.mark.usefixtures("shared_particles")
+
 
 @pytest.fixture(scope="module")
 def proof() -> dict[str, Any]:

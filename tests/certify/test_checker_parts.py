@@ -17,6 +17,8 @@ from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.likelihood.checked_model import model_content
 
+pytestmark = pytest.mark.usefixtures("shared_particles")
+
 
 def test_logarithms_are_enclosed():
     draw = random.Random(1)

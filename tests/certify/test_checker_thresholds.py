@@ -26,6 +26,8 @@ from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import prove
 from tests.certify.proved import OBJECTIVES, known, model, sampled
 
+pytestmark = pytest.mark.usefixtures("shared_particles")
+
 DIGITS = 80
 
 

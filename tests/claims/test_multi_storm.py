@@ -95,6 +95,8 @@ def test_the_fronts_coincide(source, goal, thresholds, tmp_path, capsys):
         value = result.get_value(state)
         assert found["keeps_limits"] and found["upper"] - found["lower"] <= 1e-4 * abs(found["upper"])
         assert found["lower"] - STORM * abs(value) <= value <= found["upper"] + STORM * abs(value), threshold
+        if threshold != thresholds[1]:  # a question is one of values, and one of each kind is enough
+            continue
         sign, limit = (">=", 0.99) if "max" in goal else ("<=", 1.01)
         head = goal.partition("max" if "max" in goal else "min")[0]
         for factor, said in ((limit, "yes"), (2.0 - limit, "no")):

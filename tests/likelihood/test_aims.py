@@ -21,6 +21,7 @@ from rpl_agent.guarantee.proof.content import data_content
 from rpl_envs.benchmark import benchmark
 from tests.likelihood.test_bets import MODELS, OBJECTIVES
 from tests.reference.proofs import checked_model
+from tests.small_worlds import SIZES
 
 WORLDS = ("Aircraft-20x10", "Betting-25", "Glider-11x9", "MarsRover-10x10")
 BLOCKS = ("bridges", "random 1", "wet chicken")
@@ -50,13 +51,13 @@ def test_sums_are_rounded_once(seed):
     assert out[0] == math.fsum(numbers) == float(sum(map(Fraction, numbers)))
 
 
-def _data(name, episodes=300, seed=5):
+def _data(name, sizes, episodes=300, seed=5):
     """(model, objective, counts with marks) of a world, or of a small model of `test_bets`."""
     if name in BLOCKS:
         world = block_worlds.world(name)
         model, objective, theta, steps = world.pmdp, world.objective, world.theta, world.steps
     elif name in WORLDS:
-        world = benchmark(name)
+        world = benchmark(name, **sizes.get(name, {}))
         model, objective, theta, steps = world.pmdp, world.objective, np.array(world.theta), world.max_episode_steps + 1
     else:
         kind, objective_name = name.split(": ")
@@ -69,8 +70,8 @@ NAMES = [*WORLDS, *BLOCKS, *(f"{model}: {objective}" for model in MODELS for obj
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_numbers_of_a_mark_are_the_checkers(name):
-    model, objective, counts = _data(name)
+def test_all_numbers_of_a_mark_are_the_checkers(name, sized):
+    model, objective, counts = _data(name, sized({k: SIZES[k] for k in WORLDS if k != "Glider-11x9"}, {}))
     checked, asked = checked_model(model, objective)
     theirs, ours = checked.coordinates, joint_coordinates(model)
     assert ours.floats.tolist() == theirs.floats and ours.free.tolist() == theirs.free
