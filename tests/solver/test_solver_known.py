@@ -186,11 +186,12 @@ def test_the_largest_totals_of_an_agent_who_may_stop(gamma):
     pmdp, rng = point.pmdp, np.random.default_rng(3)
     done = np.zeros(pmdp.num_states, dtype=bool)
     done[[8, 9]] = True
-    p = point.bounds()[0][pmdp.expression]
+    chances = point.bounds()[0], pmdp.expression
+    p = chances[0][pmdp.expression]
     reward = rng.normal(-0.3, 0.5, pmdp.num_rows)
     found = np.empty(pmdp.num_states)
     graph, scratch = model_graph(pmdp).both_ways, (None, None, None)
-    assert core.worst_totals(graph, gamma, p, reward, 1e-10, 10_000, np.inf, len(p), done.copy(), found, *scratch) > 0
+    assert core.worst_totals(graph, gamma, *chances, reward, 1e-10, 10_000, np.inf, len(p), done.copy(), found, *scratch) > 0
     values = np.zeros(pmdp.num_states)
     for _ in range(3000):
         q = reward + gamma * np.add.reduceat(p * values[pmdp.successor], pmdp.row_ptr[:-1])
@@ -198,7 +199,7 @@ def test_the_largest_totals_of_an_agent_who_may_stop(gamma):
     assert found.max() > 0.1 and np.allclose(found, values, atol=1e-7)
     always = np.ones(pmdp.num_rows)  # a total without end
     if gamma == 1.0:
-        asked, none = (graph, 1.0, p, always, 1e-10), np.zeros_like(done)
+        asked, none = (graph, 1.0, *chances, always, 1e-10), np.zeros_like(done)
         assert core.worst_totals(*asked, 500, np.inf, len(p), none.copy(), found, *scratch) == -1
         # it grows in every sweep: soon above a limit, whatever the budget
         assert core.worst_totals(*asked, 10**9, 1e3, len(p), none.copy(), found, *scratch) == -1

@@ -109,7 +109,7 @@ def _of_worst_rows(
 ) -> AffineBound | None:
     """The slack earned by the worst choice of rows, at the centre of the frame."""
     pmdp, chances, open_states = problem.pmdp, expansion.chances, bound.scope & ~problem.task.decided
-    p, slack, first = chances.p[pmdp.expression], bound.slack, 0.0
+    slack, first = bound.slack, 0.0
     useless = MOST_SLACK * (1.0 + float(np.abs(bound.values).max()))
     for _ in range(COST_ROUNDS if problem.criterion.must_reach else ROUNDS):
         u = bound.values + bound.side.value * slack
@@ -126,7 +126,7 @@ def _of_worst_rows(
         step = ACCURATE * most + margin
         extra = np.where(missed > 0.0, (1.0 + OVERPAID) * missed, missed) + 2.0 * step
         payment, room = np.empty(pmdp.num_states), longest_chain(pmdp)
-        asked = (model_graph(pmdp).both_ways, problem.gamma, p, extra, step, SWEEPS, useless)
+        asked = (model_graph(pmdp).both_ways, problem.gamma, chances.p, pmdp.expression, extra, step, SWEEPS, useless)
         if core.worst_totals(*asked, room, ~open_states, payment, None, None, None) < 0:
             return None
         slack = slack + payment

@@ -230,7 +230,7 @@ bool count_steps(known *k)
     return settled;
 }
 
-int64_t worst_totals(const graph *g, double gamma, const double *p, const double *reward, double tolerance,
+int64_t worst_totals(const graph *g, double gamma, const double *chances, const int32_t *expression, const double *reward, double tolerance,
                      int64_t budget, double most, int64_t capacity, bool *done, double *values, double *numbers,
                      int32_t *indices, int64_t *integers)
 {
@@ -241,7 +241,8 @@ int64_t worst_totals(const graph *g, double gamma, const double *p, const double
         .play = &play,
         .g = g,
         .stops = true,
-        .p = p,
+        .chances = chances,
+        .expression = expression,
         .value = values,
         .x = numbers,
         .rhs = numbers + states,

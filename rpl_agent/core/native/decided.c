@@ -8,7 +8,7 @@
 static bool stays_in(const known *k, int64_t row, const bool *marked)
 {
     for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++)
-        if (k->p[t] > 0.0 && !marked[k->g->successor[t]])
+        if (possible(k, t) && !marked[k->g->successor[t]])
             return false;
     return true;
 }
@@ -17,7 +17,7 @@ static bool stays_in(const known *k, int64_t row, const bool *marked)
 static bool leads_to(const known *k, int64_t row, const bool *marked)
 {
     for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++)
-        if (k->p[t] > 0.0 && marked[k->g->successor[t]])
+        if (possible(k, t) && marked[k->g->successor[t]])
             return true;
     return false;
 }
@@ -105,7 +105,6 @@ bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q)
     const bool *target = k->target;
     const graph *g = k->g;
     const int64_t agent = k->play->agent, states = g->count;
-    const moves nature = {k->p, k->p, NULL, NULL, NULL, NULL};
     bool *reached = sets, *open = sets + states, *sure = open + states;
     const bool ends = k->reach || k->must_reach, chooses = agent == (k->must_reach ? MIN_AGENT : MAX_AGENT);
     for (int64_t s = 0; s < states; s++)
@@ -142,8 +141,12 @@ bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q)
     }
     if (!chooses || memchr(done, false, states) == NULL)
         return true;
-    for (int64_t row = 0; row < g->state_ptr[states]; row++) /* values are not unique where the agent may loop for free */
+    const moves nature = {k->weight, k->weight, NULL, NULL, NULL, NULL}; /* no part is loaded yet */
+    for (int64_t row = 0; row < g->state_ptr[states]; row++) { /* values are not unique where the agent may loop for free */
         usable[row] = k->play->reward[row] > 0.0 ? 1 : 2;
+        for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++)
+            k->weight[t] = chance_of(k, row, t);
+    }
     for (int64_t s = 0; s < states; s++)
         open[s] = !done[s];
     hold_set(g, &nature, usable, ANY_ROW, open, q);

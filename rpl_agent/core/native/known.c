@@ -130,11 +130,12 @@ static void start_costs(known *k, const double *guess)
             double mass = 0.0, total = k->play->reward[row];
             for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++) {
                 int32_t j = k->g->successor[t];
+                const double p = chance_of(k, row, t);
                 if (k->place[j] < i) {
-                    mass += k->p[t];
-                    total += k->p[t] * k->value[j];
+                    mass += p;
+                    total += p * k->value[j];
                 } else if (j != s)
-                    total += k->p[t] * k->play->reward[row];
+                    total += p * k->play->reward[row];
             }
             if (mass > 1e-9)
                 best = smaller(best, total / mass);
@@ -151,7 +152,7 @@ static double exits_apart(const known *k)
         int64_t s = k->order[i];
         for (int64_t t = k->g->row_ptr[k->g->state_ptr[s]]; t < k->g->row_ptr[k->g->state_ptr[s + 1]]; t++) {
             int32_t j = k->g->successor[t];
-            if (k->place[j] >= 0 || !(k->p[t] > 0.0) || k->low[j] == k->high[j])
+            if (k->place[j] >= 0 || !possible(k, t) || k->low[j] == k->high[j])
                 continue;
             apart = larger(apart, k->high[j] - k->low[j]);
         }
@@ -172,7 +173,7 @@ static bool steps_by_costs(known *k)
         cheapest = smaller(cheapest, play->reward[row]);
         dearest = larger(dearest, play->reward[row]);
         for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++)
-            if (k->place[k->g->successor[t]] < 0 && k->p[t] > 0.0)
+            if (k->place[k->g->successor[t]] < 0 && possible(k, t))
                 end = smaller(end, k->value[k->g->successor[t]]);
     }
     if (!(cheapest > 0.0 && dearest <= ABOUT * cheapest && end < INFINITY))
@@ -347,7 +348,6 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
 #define PLACES(count) take(&left, count, sizeof(int32_t))
 #define STATES(count) take(&left, count, sizeof(int64_t))
 #define MARKS(count) take(&left, count, 1)
-    double *p = NUMBERS(transitions);
     const scratch space = {asked->threads, asked->longest, 0, NUMBERS(4 * asked->threads * asked->longest)};
     known k = {
         .play = play,
@@ -356,7 +356,8 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
         .target = target,
         .reach = asked->reach,
         .must_reach = asked->must_reach,
-        .p = p,
+        .chances = play->set->lower,
+        .expression = play->rows->expression,
         .low = low,
         .high = high,
         .rows = rows,
@@ -389,9 +390,6 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
     bool *done = MARKS(states), *sets = MARKS(4 * states);
     int8_t *usable = MARKS(all);
     queue q = {0, 0, more, sets + 3 * states};
-    for (int64_t row = 0; row < all; row++)
-        for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++)
-            p[t] = g->row_ptr[row + 1] - g->row_ptr[row] == 1 ? 1.0 : play->set->lower[play->rows->expression[t]];
     for (int64_t s = 0; s < states; s++) {
         low[s] = high[s] = asked->reach && target[s] ? 1.0 : 0.0;
         rows[s] = g->state_ptr[s];

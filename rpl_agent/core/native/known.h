@@ -16,7 +16,8 @@ typedef struct known {
     const scratch *space;
     const bool *target;                 /* (S) */
     bool reach, must_reach, stops;      /* the last: the agent may stop a play, for 0 */
-    const double *p;                    /* (T) */
+    const double *chances;              /* (F) */
+    const int32_t *expression;          /* (T) */
     double *low, *high, *value, *image; /* (S) */
     int64_t *place, *rows;              /* (S), OUTSIDE of the part */
     int64_t n, *order, *chosen;
@@ -34,6 +35,18 @@ typedef struct known {
     double change, most; /* the latter: of an agent who stops, a total that is too large to be of use */
     int64_t sweeps, budget, slow;
 } known;
+
+/* Whether the transition t can happen. */
+INLINE bool possible(const known *k, int64_t t)
+{
+    return k->chances[k->expression[t]] > 0.0;
+}
+
+/* The probability of the transition t of a row; that of an only one is not rounded. */
+INLINE double chance_of(const known *k, int64_t row, int64_t t)
+{
+    return k->g->row_ptr[row + 1] - k->g->row_ptr[row] == 1 ? 1.0 : k->chances[k->expression[t]];
+}
 
 /* Gives states the values that the graph decides and marks them in `done` (S), decided states on entry; false where the
  * rest is not for sweeps. Scratch: sets (3 S), usable (R). */

@@ -156,62 +156,60 @@ double front_of(const graph *g, const int64_t *order, int64_t *place)
     return g->count ? total / (double)g->count : 0.0;
 }
 
-/* What the search for components knows of a state, side by side because it is looked at together. */
-typedef struct visit {
-    int32_t index;     /* when it was seen; NOT_SEEN before, IN_ORDER once its component is known */
-    int32_t low;       /* the first one seen that it leads back to */
-    int64_t edge, end; /* the transition to follow next, and the one after the last */
-} visit;
+/* A state on the path of the search for components, and what it needs to go on. */
+typedef struct step {
+    int64_t state, edge, end; /* the transition to follow next, and the one after the last */
+    int32_t index, low;       /* when it was seen, and the first one seen that it leads back to */
+} step;
+/* In place of the time at which a state was seen: before, and once its component is known. */
 #define NOT_SEEN -1
 #define IN_ORDER INT32_MAX
 
 int64_t components(const graph *g, const bool *decided, int64_t *order, int64_t *component, int64_t *space)
 {
     const int64_t S = g->count;
-    visit *visits = (visit *)space;
-    int64_t *stack = space + 3 * S, *path = space + 4 * S;
+    step *path = (step *)space;
+    int32_t *seen = (int32_t *)(space + 4 * S), *stack = seen + S; /* `seen` is all that is read out of order: it is small */
     int64_t emitted = 0, count = 0, top = 0;
     int32_t clock = 0;
     for (int64_t s = 0; s < S; s++)
-        visits[s].index = NOT_SEEN;
+        seen[s] = NOT_SEEN;
     for (int64_t root = 0; root < S; root++) {
-        if (visits[root].index != NOT_SEEN)
+        if (seen[root] != NOT_SEEN)
             continue;
-        int64_t depth = 0, entered = root;
+        int64_t depth = -1, entered = root;
         for (;;) {
             if (entered >= 0) { /* a state that is seen for the first time */
                 const int64_t edge = g->row_ptr[g->state_ptr[entered]], end = g->row_ptr[g->state_ptr[entered + 1]];
-                path[depth] = stack[top++] = entered;
-                visits[entered] = (visit){clock, clock, edge, decided[entered] ? edge : end};
-                clock++;
+                path[++depth] = (step){entered, edge, decided[entered] ? edge : end, clock, clock};
+                stack[top++] = (int32_t)entered;
+                seen[entered] = clock++;
                 entered = -1;
             }
-            visit *here = visits + path[depth];
+            step *here = path + depth;
             while (here->edge < here->end && entered < 0) {
                 const int32_t t = g->successor[here->edge++];
-                if (visits[t].index == NOT_SEEN)
+                if (seen[t] == NOT_SEEN)
                     entered = t;
-                else if (visits[t].index < here->low)
-                    here->low = visits[t].index;
+                else if (seen[t] < here->low)
+                    here->low = seen[t];
             }
-            if (entered >= 0) {
-                depth++;
+            if (entered >= 0)
                 continue;
-            }
             if (here->low == here->index) {
                 int64_t t;
                 do {
                     t = stack[--top];
                     component[t] = count;
                     order[emitted++] = t;
-                    visits[t].index = IN_ORDER;
-                } while (t != path[depth]);
+                    seen[t] = IN_ORDER;
+                } while (t != here->state);
                 count++;
             }
             if (depth-- == 0)
                 break;
-            if (here->low < visits[path[depth]].low)
-                visits[path[depth]].low = here->low;
+            if (here->low < path[depth].low)
+                path[depth].low = here->low;
         }
     }
     return count;

@@ -34,7 +34,7 @@ static bool ends(const known *k, int64_t s, bool worth)
 {
     for (int64_t t = k->g->row_ptr[k->g->state_ptr[s]]; t < k->g->row_ptr[k->g->state_ptr[s + 1]]; t++) {
         const int32_t j = k->g->successor[t];
-        if (k->place[j] == OUTSIDE && k->p[t] > 0.0 && (!worth || k->low[j] != 0.0))
+        if (k->place[j] == OUTSIDE && possible(k, t) && (!worth || k->low[j] != 0.0))
             return true;
     }
     return false;
@@ -65,7 +65,7 @@ static void add_row(known *k, int64_t s, int64_t row, double w, int32_t *used, d
     *total += w * k->play->reward[row];
     for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++) {
         const int32_t j = k->g->successor[t];
-        const double mass = k->play->gamma * w * k->p[t];
+        const double mass = k->play->gamma * w * chance_of(k, row, t);
         if (j == s || !(mass > 0.0))
             continue;
         *leaving += mass;
