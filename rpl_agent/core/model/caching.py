@@ -20,9 +20,10 @@ def cached_on(model: Model, name: str, make: Callable[[Model], Fact]) -> Fact:
     if entry is None or entry[0]() is not model:
         entry = (weakref.ref(model, partial(_forget, _facts, key)), {})
         _facts[key] = entry
-    if name not in entry[1]:
-        entry[1][name] = make(model)
-    return entry[1][name]
+    facts = entry[1]
+    if name not in facts:
+        facts[name] = make(model)
+    return facts[name]
 
 
 def cached_fact(make: Callable[[Model], Fact]) -> Callable[[Model], Fact]:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent.core.model import ParametricMDP, cached_on
+from rpl_agent.core.model import ParametricMDP, cached_fact, cached_on
 from rpl_agent.core.native import Struct, core
 from rpl_agent.core.relaxations.base import INTERVAL, CompiledSet, workspace
 
@@ -182,6 +182,12 @@ class ModelGraph:
 def model_graph(pmdp: ParametricMDP) -> ModelGraph:
     """The graph of a model."""
     return cached_on(pmdp, "graph", lambda _: ModelGraph(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.num_states))
+
+
+@cached_fact
+def comes_back(pmdp: ParametricMDP) -> bool:
+    """Whether a play that nothing ends can come back to a state that it has left."""
+    return model_graph(pmdp).forward_order(np.zeros(pmdp.num_states, dtype=bool)) is None
 
 
 def staying_rows(inside: np.ndarray, row_ptr: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:

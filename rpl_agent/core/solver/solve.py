@@ -25,7 +25,7 @@ from rpl_agent.core.solver.batch import solve_batch
 from rpl_agent.core.solver.check import SMALLEST, is_converged
 from rpl_agent.core.solver.claimed import WarmStart
 from rpl_agent.core.solver.cyclic.component import solve_component
-from rpl_agent.core.solver.graph import model_graph
+from rpl_agent.core.solver.graph import comes_back, model_graph
 from rpl_agent.core.solver.operator import row_bounds, state_bounds, total_bounds
 from rpl_agent.core.solver.problem import FIXED_AGENT, MIN_AGENT, Problem, step_rows
 from rpl_agent.core.solver.solution import Solution, claiming_nothing, finish
@@ -275,7 +275,7 @@ class _Found:
 def _known_bounds(problem: Problem, max_iterations: int, guess: np.ndarray | None, width: float) -> _Found | None:
     """Bounds of a known model with cycles by sweeps alone, in one call of the core; None if sweeps do not apply."""
     pmdp, criterion = problem.pmdp, problem.criterion
-    if problem.cs.kind != POINT or criterion.contracts or criterion.signed or problem.forward is not None:
+    if problem.cs.kind != POINT or criterion.contracts or criterion.signed or not comes_back(pmdp):
         return None
     asked = core.Question(
         reach=not criterion.pays,
@@ -296,11 +296,11 @@ def _bounds(problem: Problem, max_iterations: int, guess: np.ndarray | None, wid
     """Bounds, those of cyclic parts as narrow as ``width`` (0: as possible)."""
     pmdp, structure = problem.pmdp, problem.structure
     guess = np.zeros(pmdp.num_states) if guess is None else guess
-    lower, upper = problem.boundary(), problem.boundary()
-    rows = pmdp.state_ptr[:-1].copy()
-    unknown = np.zeros(pmdp.num_states, dtype=bool)  # without a lower bound; 0 stands there until the end
+    lower = problem.boundary()
+    upper, rows = lower.copy(), pmdp.state_ptr[:-1].copy()
     _sinks(problem, structure.sinks, lower, upper, rows)
-    unknown[structure.sinks] = problem.criterion.sums_endlessly
+    # states without a lower bound; 0 stands there until the end
+    unbounded = [structure.sinks] if problem.criterion.sums_endlessly and len(structure.sinks) else []
     any_cycle = any(len(cyclic) for _, cyclic in structure.rounds)
     witness = np.zeros(pmdp.num_transitions) if any_cycle and problem.nature_proper else None
     iterations, swept = 1, False
@@ -311,18 +311,20 @@ def _bounds(problem: Problem, max_iterations: int, guess: np.ndarray | None, wid
         if len(cyclic):
             budget = max_iterations - iterations
             for part in solve_component(problem, cyclic, lower, upper, guess, budget, width):
-                unknown[part.states] = np.isneginf(part.lower)
-                lower[part.states], upper[part.states] = np.where(unknown[part.states], 0.0, part.lower), part.upper
+                missing = np.isneginf(part.lower)
+                if missing.any():
+                    unbounded.append(part.states[missing])
+                lower[part.states], upper[part.states] = np.where(missing, 0.0, part.lower), part.upper
                 if len(part.rows):
                     rows[part.states] = part.rows
                 if witness is not None and len(part.transitions):
                     witness[part.transitions] = part.p
                 iterations += part.steps
                 swept |= part.swept
-    if unknown.any():
+    if unbounded:
         source = pmdp.row_state[pmdp.transition_row]
-        open_ = ~problem.task.decided[source]
-        lower[reached(pmdp.successor[open_], source[open_], np.flatnonzero(unknown), pmdp.num_states)] = -np.inf
+        open_, ends = ~problem.task.decided[source], np.concatenate(unbounded)
+        lower[reached(pmdp.successor[open_], source[open_], ends, pmdp.num_states)] = -np.inf
     return _Found(lower, upper, rows, witness, iterations, swept)
 
 
