@@ -191,7 +191,8 @@ def test_the_largest_totals_of_an_agent_who_may_stop(gamma):
     reward = rng.normal(-0.3, 0.5, pmdp.num_rows)
     found = np.empty(pmdp.num_states)
     graph, scratch = model_graph(pmdp).both_ways, (None, None, None)
-    assert core.worst_totals(graph, gamma, *chances, reward, 1e-10, 10_000, np.inf, len(p), done.copy(), found, *scratch) > 0
+    accurate = (graph, gamma, *chances, reward, 1e-10)
+    assert core.worst_totals(*accurate, 10_000, np.inf, len(p), done.copy(), found, *scratch) > 0
     values = np.zeros(pmdp.num_states)
     for _ in range(3000):
         q = reward + gamma * np.add.reduceat(p * values[pmdp.successor], pmdp.row_ptr[:-1])

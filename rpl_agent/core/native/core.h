@@ -581,8 +581,9 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
                                               + (5 * g.count + g.state_ptr[g.count]) / 8 + 12]*/);
 
 /* values (S) = the largest totals of rewards (R) of any sign that an agent collects who may stop at any state, in states
- * that are not `done` (S), up to `tolerance` per step; not bounds. chances (F), expression (T). Returns the number of sweeps, or -1 where more
- * than `budget` would be needed or a total exceeds `most`. Chains of its rows have at most `capacity` transitions. */
+ * that are not `done` (S), up to `tolerance` per step; not bounds. chances (F) of the expressions (T). Returns the number
+ * of sweeps, or -1 where more than `budget` would be needed or a total exceeds `most`. Chains of its rows have at most
+ * `capacity` transitions. */
 int64_t worst_totals(const graph *g, double gamma, const double *chances /*[*]*/,
                      const int32_t *expression /*[g.row_ptr[g.state_ptr[g.count]]]*/,
                      const double *reward /*[g.state_ptr[g.count]]*/, double tolerance, int64_t budget,
