@@ -231,8 +231,8 @@ bool count_steps(known *k)
 }
 
 int64_t worst_totals(const graph *g, double gamma, const double *chances, const int32_t *expression,
-                     const double *reward, double tolerance, int64_t budget, double most, int64_t capacity, bool *done, double *values, double *numbers,
-                     int32_t *indices, int64_t *integers)
+                     const double *reward, double tolerance, int64_t budget, double most, int64_t capacity, bool *done,
+                     double *values, double *numbers, int32_t *indices, int64_t *integers)
 {
     const int64_t states = g->count, rows = g->state_ptr[states], transitions = g->row_ptr[rows];
     const game play = {.agent = MAX_AGENT, .gamma = gamma, .state_ptr = g->state_ptr, .reward = reward};
