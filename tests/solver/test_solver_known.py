@@ -156,6 +156,16 @@ def test_what_the_graph_decides_is_exact(calls):
     assert calls == [True, True]
 
 
+def test_only_models_whose_plays_cannot_come_back_take_one_pass(calls):
+    """The core also solves questions that end plays before they come back."""
+    half, one = Fraction(1, 2), Fraction(1)
+    for after_goal, by_core in ((0, True), (1, False)):
+        point = known([[{1: half, 2: half}], [{after_goal: one}], [{2: one}]], labels={"goal": {1}})
+        found = solve(point, Objective.reach("goal"))
+        assert found.check() == [] and found.lower <= 0.5 <= found.upper and found.gap < 1e-14
+        assert found.iterations == 1 and calls.pop() == by_core
+
+
 def test_free_loops_and_endless_rewards_are_left_to_others(calls):
     half, one = Fraction(1, 2), Fraction(1)
     table = [[{1: one}, {2: half, 3: half}], [{0: one}], [{2: one}], [{3: one}]]
