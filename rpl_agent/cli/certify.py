@@ -182,7 +182,7 @@ def read_data(arguments: argparse.Namespace, source: ModelSource, show: Show) ->
 
     show("reading the log", 0, None)
     schedule = "split" if arguments.fixed_length else "geometric"
-    log = read_log(source.pmdp, arguments.data, quarantine=arguments.quarantine, schedule=schedule)
+    log = read_log(source.pmdp, arguments.data, quarantine=arguments.quarantine, schedule=schedule, shown=source.shown)
     return log.counts, log.quarantined
 
 
@@ -342,7 +342,9 @@ def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
         problems = [] if data is None else different_data(data, data_to_json(counts), log)
         returns = None
         if isinstance(certificate, Improvement) and certificate.known == UNKNOWN:
-            returns = log_returns(source.pmdp, arguments.data, certificate.objective, bounds=certificate.returns)
+            returns = log_returns(
+                source.pmdp, arguments.data, certificate.objective, bounds=certificate.returns, shown=source.shown
+            )
         return verdict(certificate, source.pmdp, counts, path, None, problems, f"your {log}", returns)
     assert data is not None
     return verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)

@@ -49,6 +49,7 @@ class ModelSource:
     max_steps: int
     make: Callable[..., gym.Env] | None = None  # the environment for a render_mode; None: one over the model
     options: dict[str, Any] | None = None  # for the agent, from the user's own environment
+    shown: Mapping[int, int] | None = None  # the state of each number that the environment shows; None: its own number
 
     def env(self, render_mode: str | None = None) -> gym.Env:
         import rpl_envs
@@ -59,6 +60,10 @@ class ModelSource:
         return rpl_envs.make_own(
             self.pmdp, self.objective.free, theta, max_episode_steps=self.max_steps, render_mode=render_mode
         )
+
+    def unplayed_env(self) -> gym.Env:
+        """An environment to read spaces and states from; it needs no true parameters."""
+        return replace(self, theta=self.pmdp.domain.center()).env() if self.make is None else self.env()
 
     def without_limits(self) -> ModelSource:
         """The same source, its objective without limits."""
@@ -177,7 +182,7 @@ def policy_of(path: str, source: ModelSource) -> Policy:
     """The policy in a file, for the model of a source."""
     from rpl_agent.studies.baselines.policy_files import policy_from_file
 
-    return policy_from_file(path, source.pmdp, source.env, source.options)
+    return policy_from_file(path, source.pmdp, source.unplayed_env, source.options)
 
 
 def load_model(arguments: argparse.Namespace, only_for: str | None = None) -> PrismModel:
@@ -337,7 +342,7 @@ def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
     """A world registered in Gymnasium with known structure, such as FrozenLake-v1; None otherwise."""
     import gymnasium as gym
 
-    from rpl_agent.agent.world.attach import attach
+    from rpl_agent.agent.world.attach import attach, shown_numbers
 
     if name.startswith(("rpl/", "rpl_envs:")) or name not in gym.registry:
         return None
@@ -347,7 +352,8 @@ def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
     finally:
         env.close()
     steps = max_steps or (env.spec.max_episode_steps if env.spec else None) or DEFAULT_STEPS
-    return ModelSource(name, known.pmdp, known.objective, None, steps, partial(gym.make, name))
+    make = partial(gym.make, name)
+    return ModelSource(name, known.pmdp, known.objective, None, steps, make, shown=shown_numbers(known))
 
 
 def pairs(items: list[str], option: str, convert: type) -> dict[str, Any]:

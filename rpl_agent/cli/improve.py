@@ -130,7 +130,7 @@ def _improved(arguments: argparse.Namespace, source: ModelSource, show: Show) ->
     if baseline == "log":
         bounds = None if arguments.returns is None else tuple(arguments.returns)
         # --fixed-length is about rows: how many episodes they hold depends on the data
-        returns = log_returns(source.pmdp, arguments.data, source.objective, bounds=bounds)
+        returns = log_returns(source.pmdp, arguments.data, source.objective, bounds=bounds, shown=source.shown)
     show("candidate policies", 0, None)
     shown = partial(show, "policies compared")
     found = improve(source.pmdp, counts, source.objective, baseline, policy, config, returns=returns, progress=shown)

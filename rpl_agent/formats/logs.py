@@ -20,7 +20,7 @@ from __future__ import annotations
 import csv
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,6 +59,7 @@ def read_log(
     *,
     quarantine: str | Path | None = None,
     schedule: str = "geometric",
+    shown: Mapping[int, int] | None = None,
 ) -> Log:
     """Read ``log.csv``, ``log.parquet`` or ``minari:NAME`` into counts; or a log in several such pieces, in order.
 
@@ -70,6 +71,8 @@ def read_log(
     schedule : when to take marks, a rule that never looks at outcomes. "geometric" is valid however the end of the log
         was decided. "split", at shares of its length, allows bets on the value and is far tighter, but valid only if
         that length was fixed in advance.
+    shown : the state of each number in the columns state and next_state, for an environment that numbers what it shows
+        in its own way; by default states have their own numbers, or values.
 
     Raises
     ------
@@ -92,7 +95,7 @@ def read_log(
         raise DataError("a log has at least one file")
     source = pieces[0] if len(pieces) == 1 else f"{pieces[0]} … {pieces[-1]}"
     counts = Counts(pmdp, schedule=schedule, planned=max(1, sum(map(length, pieces))) if schedule == "split" else None)
-    decoder, chain, repeated = _Decoder(pmdp), _Chain(pmdp), RepeatedRows(pmdp)
+    decoder, chain, repeated = _Decoder(pmdp, shown), _Chain(pmdp), RepeatedRows(pmdp)
     rows = 0
     kept = nullcontext() if quarantine is None else open(quarantine, "w", encoding="utf-8", newline="")
     with kept as file:
@@ -119,12 +122,14 @@ def read_log(
     return Log(counts, rows, forbidden.count)
 
 
-def log_steps(pmdp: ParametricMDP, source: str | Path | Sequence[str | Path]) -> tuple[np.ndarray, np.ndarray]:
-    """The transitions (n,) of a log in their order, and (n,) bool where an episode begins.
+def log_steps(
+    pmdp: ParametricMDP, source: str | Path | Sequence[str | Path], shown: Mapping[int, int] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The transitions (n,) of a log in their order, and (n,) bool where an episode begins; ``shown`` as in `read_log`.
 
     No row may be forbidden, and where episodes begin must be beyond doubt.
     """
-    decoder, chain = _Decoder(pmdp), _Chain(pmdp, is_strict=True)
+    decoder, chain = _Decoder(pmdp, shown), _Chain(pmdp, is_strict=True)
     steps, begins = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=bool)]
     pieces = [source] if isinstance(source, (str, Path)) else list(source)
     for block in _blocks(pieces, chain):
@@ -265,8 +270,8 @@ def _numbered_actions(pmdp: ParametricMDP) -> dict[int, int] | None:
 class _Decoder:
     """Decodes rows of a block to state, action and successor numbers, with reasons for invalid rows."""
 
-    def __init__(self, pmdp: ParametricMDP):
-        self.pmdp = pmdp
+    def __init__(self, pmdp: ParametricMDP, shown_as: Mapping[int, int] | None = None):
+        self.pmdp, self._shown_as = pmdp, shown_as
         self._action_named = {name: i for i, name in enumerate(pmdp.action_names)}
         self._action_numbered = _numbered_actions(pmdp)
         self._state_named: dict[str, int] | None = None
@@ -285,7 +290,9 @@ class _Decoder:
         if "action" not in columns:
             raise DataError(f"no column 'action'; the log has {listed(columns)}")
         if "state" in columns and "next_state" in columns:
-            read = self._numbers if self._state_named is None else self._valued
+            read = self._observed if self._shown_as is not None else self._numbers
+            if self._state_named is not None:
+                read = self._valued
             states, successors = (read(columns[name], name, reasons) for name in ("state", "next_state"))
         else:
             names = self._variable_columns(columns)
@@ -319,6 +326,13 @@ class _Decoder:
             except (TypeError, ValueError, OverflowError):
                 pass
         return _each(column, _whole, lambda value: f"{name} = {value!r} is not a whole number", reasons)
+
+    def _observed(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
+        """(n,) the states that the environment shows as these numbers."""
+        known = self._shown_as or {}
+        return _each(
+            column, lambda value: known[_whole(value)], lambda value: f"{name}: {value!r} is shown in no state", reasons
+        )
 
     def _valued(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
         """(n,) the states with these values, or with values that print as these texts."""

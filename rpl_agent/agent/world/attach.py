@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
 from rpl_agent.agent.world.actions import ActionToEnv, EnvActions, match_actions
 from rpl_agent.agent.world.observations import (
@@ -61,6 +62,20 @@ class Attachment:
     reward_error: float = 0.0  # what bounds pay if rewards deviate by the tolerance
     method: tuple[str, str] | None = None  # (confidence, relaxation) better suited than the defaults
     limits: tuple[Limit, ...] = ()  # of the objective, which is given without them
+
+
+def shown_numbers(world: Attachment) -> dict[int, int] | None:
+    """The state of each number that an environment shows; None if what it shows are no numbers."""
+    space = world.env.observation_space
+    if not isinstance(space, Discrete):
+        return None
+    found: dict[int, int] = {}
+    for number in range(int(space.start), int(space.start + space.n)):
+        try:
+            found[number] = world.reader.first(number)
+        except ModelError:  # shown in no state of the model
+            continue
+    return found
 
 
 def attach(

@@ -7,7 +7,7 @@ is the model's, for the transition that was logged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ def log_returns(
     *,
     bounds: tuple[float, float] | None = None,
     fixed_length: bool = False,
+    shown: Mapping[int, int] | None = None,
 ) -> LogReturns:
     """The returns of all episodes of a log that begin where plays of the model do.
 
@@ -33,6 +34,7 @@ def log_returns(
     ----------
     bounds : what a return can be at least and at most; by default from the model
     fixed_length : whether the number of episodes (not of steps) was fixed before the data: bounds are tighter then
+    shown : as in `read_log`
 
     >>> import tempfile, pathlib
     >>> toss = lambda s: {"flip": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
@@ -47,7 +49,7 @@ def log_returns(
     if isinstance(objective.criterion, Instant):
         raise DataError(f"no step of a log is paid {objective.describe()}, the reward of an instant: give the policy")
     _require_steps(pmdp, task)
-    transitions, starts = log_steps(pmdp, source)
+    transitions, starts = log_steps(pmdp, source, shown)
     own = value_range(pmdp, objective, None)
     if bounds is not None:
         bounds = finite_range("bounds", bounds, "the least and the most that one episode can return", equal=True)

@@ -446,7 +446,10 @@ class _Comparing:
 def _below(first: float, second: float) -> float:
     """first − second, rounded down; −inf if it is NaN."""
     found = first - second
-    return -math.inf if math.isnan(found) else math.nextafter(found, -math.inf)
+    if math.isnan(found):
+        return -math.inf
+    is_exact = math.isinf(first) or math.isinf(second)
+    return found if is_exact else math.nextafter(found, -math.inf)
 
 
 def more_episodes(episodes: int, lower: float, spread: float, gain: float) -> int | None:

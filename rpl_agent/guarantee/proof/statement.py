@@ -67,6 +67,8 @@ class Claims:
             zip(("lower", "upper", "baseline lower", "baseline upper"), (*found.value, *found.baseline_value))
         )
         numbers |= {"gain lower": found.lower, "gain upper": found.upper}
+        endless = any(number == (math.inf if name.endswith("lower") else -math.inf) for name, number in numbers.items())
+        checker.need(not endless, "the checker does not cover infinite values, such as costs of plays that never end")
         return cls(
             found.objective,
             found.policy,

@@ -23,7 +23,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from rpl_agent.agent.storage import checkpoint
-from rpl_agent.agent.world.attach import Attachment, attach
+from rpl_agent.agent.world.attach import Attachment, attach, shown_numbers
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import ParametricMDP, Policy, StateIndex, gather
@@ -418,12 +418,11 @@ def from_sb3(
 
 def _observations(world: Attachment) -> dict[int, Any]:
     """state -> its observation: every observation of a discrete space is read, or the states' values are shown."""
-    pmdp, space = world.pmdp, world.env.observation_space
-    if isinstance(space, gym.spaces.Discrete):
-        candidates: list[Any] = list(range(int(space.start), int(space.start + space.n)))
-    else:
-        values = [pmdp.state_value(s) for s in np.flatnonzero(~pmdp.is_silent).tolist()]
-        candidates = [np.asarray(value, dtype=space.dtype) for value in values] if space.shape else values
+    pmdp, space, numbers = world.pmdp, world.env.observation_space, shown_numbers(world)
+    if numbers is not None:
+        return {state: number for number, state in reversed(numbers.items())}  # the first number of each state
+    values = [pmdp.state_value(s) for s in np.flatnonzero(~pmdp.is_silent).tolist()]
+    candidates = [np.asarray(value, dtype=space.dtype) for value in values] if space.shape else values
     found: dict[int, Any] = {}
     for candidate in candidates:
         try:
