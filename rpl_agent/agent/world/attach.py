@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Discrete
 
 from rpl_agent.agent.world.actions import ActionToEnv, EnvActions, match_actions
 from rpl_agent.agent.world.observations import (
@@ -66,6 +65,8 @@ class Attachment:
 
 def shown_numbers(world: Attachment) -> dict[int, int] | None:
     """The state of each number that an environment shows; None if what it shows are no numbers."""
+    from gymnasium.spaces import Discrete
+
     space = world.env.observation_space
     if not isinstance(space, Discrete):
         return None
