@@ -17,6 +17,8 @@ from rpl_agent.cli import main
 from rpl_agent.core.coupled.difference import Comparison
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense, build
+from rpl_agent.core.regions.lifting import build_region
+from rpl_agent.core.relaxations.rectangular import Rectangular
 from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.logs import read_log, simulate_log
@@ -65,6 +67,28 @@ def test_differences_contain_the_exact_ones(objective, sized):
                     assert exact[0] - exact[1] <= Fraction(found.upper), (seed, pieces)
                 checked += 1
     assert checked > 20 and tight > 4
+
+
+def test_pieces_bound_a_difference_from_outside_and_closely():
+    """p² − 4/5 p² is at most .162 for p in [.1, .9]: the whole gives .29, pieces .1621."""
+
+    def rows(state):
+        if state in ("won", "lost"):
+            return {"stay": {state: 1}}
+        if state == "start":
+            return {"bold": {"high": "p", "lost": "1 - p"}, "shy": {"low": "p", "lost": "1 - p"}}
+        chance = {"high": "p", "low": "4/5*p"}[state]
+        return {"toss": {"won": chance, "lost": f"1 - {chance}"}}
+
+    pmdp = build("start", rows, domain={"p": (0, 1)}, labels={"won": lambda s: s == "won"})
+    ends = pmdp.table.at(np.array([[0.1], [0.9]]))
+    region = build_region(pmdp, ends.min(axis=0), ends.max(axis=0))
+    bold, shy = pmdp.state_ptr[:-1].copy(), pmdp.state_ptr[:-1].copy()
+    shy[pmdp.initial_state] += 1
+    pair = [Policy.deterministic(rows) for rows in (bold, shy)]
+    comparison = Comparison(Rectangular(pmdp, region), region, Objective.reach("won"), *pair)
+    whole, pieces = comparison.bounds(1, 1), comparison.bounds(16, 16)
+    assert pieces.lower <= 0.002 and 0.162 <= pieces.upper < 0.1623 < 0.2 < whole.upper
 
 
 @pytest.fixture(scope="module")
