@@ -69,9 +69,10 @@ class ModelSource:
         """The same source, its objective without limits."""
         return replace(self, objective=self.objective.free)
 
-    def require_theta(self, why: str) -> np.ndarray:
+    def require_theta(self, why: str, instead: str = "give --data LOG") -> np.ndarray:
+        """The true parameters; without them, an error says why they are needed and what to do instead."""
         if self.theta is None and self.make is not None:
-            raise ModelError(f"{why} needs the true parameters, which {self.name} keeps to itself: give --data LOG")
+            raise ModelError(f"{why} needs the true parameters, which {self.name} keeps to itself: {instead}")
         if self.theta is None and not self.pmdp.num_parameters:
             return self.pmdp.instantiate({}).theta
         if self.theta is None:

@@ -11,6 +11,8 @@ from rpl_agent.cli.parser import between, count, output_file, regret_goal
 
 #: Default number of steps after which a run without an answer gives up.
 DEFAULT_BUDGET = 10**8
+#: How to plan for an environment that does not say its parameters.
+GUESS = "plan for a model, with a guess (--model FILE --theta NAME=VALUE), or let a factory return its guess as 'theta'"
 
 
 def register(commands: Any) -> None:
@@ -59,7 +61,7 @@ def run_plan(arguments: argparse.Namespace) -> None:
     from rpl_agent.core.model.policy import Policy
 
     source = load_source(arguments)
-    theta = source.require_theta("planning")
+    theta = source.require_theta("planning", GUESS)
     uniform = Policy.uniform(source.pmdp) if arguments.sampler == "uniform" else None
     found = forecast(
         source.pmdp,

@@ -235,3 +235,6 @@ def test_certify_simulates_at_the_truth_of_ones_own_environment(pump, capsys):
     assert found["lower"] <= found["value"] <= found["upper"]
     assert main(["certify", f"{pump}:untold", "--episodes", "50"]) == 2
     assert "true parameters" in capsys.readouterr().err
+    assert main(["plan", f"{pump}:untold", "--gap", "0.1"]) == 2
+    told = capsys.readouterr().err
+    assert "--model FILE --theta" in told and "--data" not in told, "plan takes no log"
