@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -201,8 +202,9 @@ def test_the_largest_totals_of_an_agent_who_may_stop(gamma):
     reward = rng.normal(-0.3, 0.5, pmdp.num_rows)
     found = np.empty(pmdp.num_states)
     graph, scratch = model_graph(pmdp).both_ways, (None, None, None)
-    accurate = (graph, gamma, *chances, reward, 1e-10)
-    assert core.worst_totals(*accurate, 10_000, np.inf, len(p), done.copy(), found, *scratch) > 0
+    allowed = partial(core.Effort, tolerance=1e-10, capacity=len(p))
+    accurate = allowed(budget=10_000, most=np.inf)
+    assert core.worst_totals(graph, gamma, *chances, reward, accurate, done.copy(), found, *scratch) > 0
     values = np.zeros(pmdp.num_states)
     for _ in range(3000):
         q = reward + gamma * np.add.reduceat(p * values[pmdp.successor], pmdp.row_ptr[:-1])
@@ -210,7 +212,7 @@ def test_the_largest_totals_of_an_agent_who_may_stop(gamma):
     assert found.max() > 0.1 and np.allclose(found, values, atol=1e-7)
     always = np.ones(pmdp.num_rows)  # a total without end
     if gamma == 1.0:
-        asked, none = (graph, 1.0, *chances, always, 1e-10), np.zeros_like(done)
-        assert core.worst_totals(*asked, 500, np.inf, len(p), none.copy(), found, *scratch) == -1
         # it grows in every sweep: soon above a limit, whatever the budget
-        assert core.worst_totals(*asked, 10**9, 1e3, len(p), none.copy(), found, *scratch) == -1
+        for effort in (allowed(budget=500, most=np.inf), allowed(budget=10**9, most=1e3)):
+            none = np.zeros_like(done)
+            assert core.worst_totals(graph, 1.0, *chances, always, effort, none, found, *scratch) == -1

@@ -125,9 +125,10 @@ def _of_worst_rows(
                 return scaled
         step = ACCURATE * most + margin
         extra = np.where(missed > 0.0, (1.0 + OVERPAID) * missed, missed) + 2.0 * step
-        payment, room = np.empty(pmdp.num_states), longest_chain(pmdp)
-        asked = (model_graph(pmdp).both_ways, problem.gamma, chances.p, pmdp.expression, extra, step, SWEEPS, useless)
-        if core.worst_totals(*asked, room, ~open_states, payment, None, None, None) < 0:
+        payment = np.empty(pmdp.num_states)
+        allowed = core.Effort(tolerance=step, budget=SWEEPS, most=useless, capacity=longest_chain(pmdp))
+        game = model_graph(pmdp).both_ways, problem.gamma, chances.p, pmdp.expression, extra
+        if core.worst_totals(*game, allowed, ~open_states, payment, None, None, None) < 0:
             return None
         slack = slack + payment
         if not np.isfinite(slack).all() or slack.max() > useless:

@@ -231,10 +231,11 @@ bool count_steps(known *k)
 }
 
 int64_t worst_totals(const graph *g, double gamma, const double *chances, const int32_t *expression,
-                     const double *reward, double tolerance, int64_t budget, double most, int64_t capacity, bool *done,
-                     double *values, double *numbers, int32_t *indices, int64_t *integers)
+                     const double *reward, const effort *allowed, bool *done, double *values, double *numbers,
+                     int32_t *indices, int64_t *integers)
 {
     const int64_t states = g->count, rows = g->state_ptr[states], transitions = g->row_ptr[rows];
+    const int64_t capacity = allowed->capacity;
     const game play = {.agent = MAX_AGENT, .gamma = gamma, .state_ptr = g->state_ptr, .reward = reward};
     int64_t *all = integers + 3 * states, *component = all + states, *space = component + states;
     known k = {
@@ -264,8 +265,8 @@ int64_t worst_totals(const graph *g, double gamma, const double *chances, const 
         .place = integers,
         .order = integers + states,
         .chosen = integers + 2 * states,
-        .budget = budget,
-        .most = most,
+        .budget = allowed->budget,
+        .most = allowed->most,
     };
     find_parts(g, done, all, component, space);
     for (int64_t s = 0; s < states; s++) {
@@ -280,7 +281,7 @@ int64_t worst_totals(const graph *g, double gamma, const double *chances, const 
         order_part(&k, j - i, all + i);
         load_part(&k);
         k.slow = 0;
-        if (!approach(&k, tolerance, 0.0))
+        if (!approach(&k, allowed->tolerance, 0.0))
             return -1;
         for (int64_t e = i; e < j; e++)
             k.place[all[e]] = OUTSIDE;

@@ -580,18 +580,25 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
                                               + g.row_ptr[g.state_ptr[g.count]] + asked.capacity) / 2
                                               + (5 * g.count + g.state_ptr[g.count]) / 8 + 12]*/);
 
+/* How far a search for totals goes. */
+typedef struct effort {
+    double tolerance; /* of totals, per step */
+    int64_t budget;   /* the most sweeps */
+    double most;      /* a total above it ends the search */
+    int64_t capacity; /* the most transitions of a chain of the agent's rows */
+} effort;
+
 /* values (S) = the largest totals of rewards (R) of any sign that an agent collects who may stop at any state, in states
- * that are not `done` (S), up to `tolerance` per step; not bounds. chances (F) of the expressions (T). Returns the number
- * of sweeps, or -1 where more than `budget` would be needed or a total exceeds `most`. Chains of its rows have at most
- * `capacity` transitions. */
+ * that are not `done` (S); not bounds. chances (F) of the expressions (T). Returns the number of sweeps, or -1 where more
+ * would be needed than allowed or a total is too large. */
 int64_t worst_totals(const graph *g, double gamma, const double *chances /*[*]*/,
                      const int32_t *expression /*[g.row_ptr[g.state_ptr[g.count]]]*/,
-                     const double *reward /*[g.state_ptr[g.count]]*/, double tolerance, int64_t budget,
-                     double most, int64_t capacity, bool *done /*[g.count]*/, double *values /*[g.count]*/,
+                     const double *reward /*[g.state_ptr[g.count]]*/, const effort *allowed, bool *done /*[g.count]*/,
+                     double *values /*[g.count]*/,
                      double *numbers SCRATCH /*[11 * g.count + 2 * g.state_ptr[g.count]
-                                                + g.row_ptr[g.state_ptr[g.count]] + capacity]*/,
+                                                + g.row_ptr[g.state_ptr[g.count]] + allowed.capacity]*/,
                      int32_t *indices SCRATCH /*[5 * g.count + 3 + g.state_ptr[g.count]
-                                                 + g.row_ptr[g.state_ptr[g.count]] + capacity]*/,
+                                                 + g.row_ptr[g.state_ptr[g.count]] + allowed.capacity]*/,
                      int64_t *integers SCRATCH /*[10 * g.count]*/);
 
 /* ---------------------------------------------------------------------- guess.c: a known nature, without bounds */
