@@ -62,18 +62,20 @@ class UnionTable:
     def __init__(self, pmdp: ParametricMDP, kinds: list[AlikeRows], events: int):
         self.slot = np.zeros(pmdp.num_transitions, dtype=np.int32)
         self.slots = 1
-        entries = []  # (event, slot, whether a visit there is a success)
+        entries = list[tuple[np.ndarray, ...]]()  # by union: event, slots, and whether a visit there is a success
         for rows, unions in kinds:
             first = pmdp.row_ptr[rows]
             length = int(pmdp.row_ptr[rows[0] + 1] - first[0])
             self.slot[first[:, None] + np.arange(length)] = self.slots + np.arange(length)
             for event, places, happened in unions:
-                entries += [(event, self.slots + k, (k in places) == happened) for k in range(length)]
+                success = np.full(length, int(not happened))
+                success[places] = int(happened)
+                entries.append((np.full(length, event), self.slots + np.arange(length), success))
             self.slots += length
-        event, slot, success = np.array(entries, dtype=np.int64).T
+        event_of, slot, success = (np.concatenate(column) for column in zip(*entries))
         shape = (events, self.slots)
-        self._trials = scipy.sparse.csr_array((np.ones_like(event), (event, slot)), shape=shape)
-        self._successes = scipy.sparse.csr_array((success, (event, slot)), shape=shape)
+        self._trials = scipy.sparse.csr_array((np.ones_like(event_of), (event_of, slot)), shape=shape)
+        self._successes = scipy.sparse.csr_array((success, (event_of, slot)), shape=shape)
 
     def pool(self, transitions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Successes and trials (E,) from counts (T,)."""
@@ -111,7 +113,10 @@ class _UnionSearch:
 
     def __init__(self, table: ExpressionTable, events: list[Terms]):
         self.terms = [terms_of(table, f) for f in range(len(table.indptr) - 1)]
+        # at the point of ones, where most sums can be told from what is sought without adding polynomials
+        self.at_ones = [sum(terms.values()) for terms in self.terms]
         self.sought: dict[Sought, Terms] = {}
+        self.sought_at_ones: dict[Sought, int] = {}
         self.part_of: dict[int, list[Sought]] = {}
         by_term = _by_rarest_term(self.terms)
         for event, terms in enumerate(events):
@@ -121,6 +126,7 @@ class _UnionSearch:
                 parts = [f for f in near if self.terms[f].items() <= whole.items()]
                 if len(parts) > 1:  # one part alone is the whole, which a row carries, or less
                     self.sought[event, happened] = whole
+                    self.sought_at_ones[event, happened] = sum(whole.values())
                     for f in parts:
                         self.part_of.setdefault(f, []).append((event, happened))
 
@@ -132,17 +138,20 @@ class _UnionSearch:
                 places.setdefault(key, []).append(k)
         done = set(carried)
         for event, happened in sorted(places, reverse=True):  # an event before its complement
-            found = places[event, happened]
-            if event not in done and self._sum(expressions[k] for k in found) == self.sought[event, happened]:
+            found = [expressions[k] for k in places[event, happened]]
+            if event not in done and self._is_sum((event, happened), found):
                 done.add(event)
-                yield Union(event, found, happened)
+                yield Union(event, places[event, happened], happened)
 
-    def _sum(self, expressions: Iterator[int]) -> Terms:
+    def _is_sum(self, sought: Sought, expressions: list[int]) -> bool:
+        """Whether these expressions add up to what is sought."""
+        if sum(self.at_ones[f] for f in expressions) != self.sought_at_ones[sought]:
+            return False
         total: Terms = {}
         for f in expressions:
             for i, n in self.terms[f].items():
                 total[i] = total.get(i, 0) + n
-        return {i: n for i, n in total.items() if n}
+        return {i: n for i, n in total.items() if n} == self.sought[sought]
 
 
 def _by_rarest_term(polynomials: list[Terms]) -> dict[tuple[int, int], list[int]]:
