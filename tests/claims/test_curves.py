@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+import rpl_envs
 from benchmarks.improvement_worlds import TRUTH, cliff_grid
 from rpl_agent import Counts, curve
 from rpl_agent.agent.output.plotting.curve import plot_curve
@@ -77,8 +78,6 @@ def test_what_a_curve_needs():
 def test_the_command_draws_a_curve(tmp_path, capsys):
     picture = tmp_path / "curve.png"
     world = "rpl/Aircraft-20x10-v0"
-    import rpl_envs
-
     labels = sorted(rpl_envs.benchmark(world).pmdp.labels)
     pair = [f"maximise probability of {labels[0]}", f"minimise probability of {labels[0]}"]
     command = ["curve", world, "--episodes", "100", "--points", "3", "--json", "--objectives", *pair]
@@ -112,3 +111,13 @@ def test_units_do_not_matter(price):
     assert max(point.lower[0] for point in found.points) == pytest.approx(0.8)
     assert min(point.upper[1] for point in found.points) == 0.0
     assert min(plane.most / plane.weights[0] for plane in found.half_planes) < 0.91
+
+
+def test_objectives_that_one_policy_serves_best_have_weights_of_ordinary_size():
+    """Every play ends in one of two ways, so their probabilities differ by rounding alone from policy to policy."""
+    world = rpl_envs.benchmark("rpl/Engagement-50-v0")
+    pmdp, theta = world.pmdp, world.theta
+    pair = [f"maximise probability of {name}" for name in ("purchase", "churn")]
+    counts = uniform_counts(pmdp, Objective.parse(pair[0]), theta, 200, 500, 0)
+    found = curve(pmdp, counts, [pair[0], pair[1].replace("max", "min")], points=4)
+    assert max(max(plane.weights) for plane in found.half_planes) <= 1.0

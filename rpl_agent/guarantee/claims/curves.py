@@ -30,6 +30,8 @@ from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertaint
 FEWEST = 3
 #: weight of an objective, relative to the other one and to their ranges, where it should only decide ties
 TIE = 1e-3
+#: estimates closer than this, relative to their size, differ by what the solver leaves open
+SAME = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,15 +160,17 @@ class _CurveSearch:
     def ranges(self) -> np.ndarray:
         """(2,) how far apart in each objective the policies are that are best for one alone; units then do not matter.
 
-        1 where that is nothing, or infinite.
+        1 for both where one of them is nothing, or infinite: then no exchange of one for the other sets a scale.
         """
         alone = [
             certify_uncertainty(self.pmdp, self.counts, self.found, objective, self.config, with_regret=False).policy
             for objective in self.combined.objectives
         ]
         one, other = (np.array(self._point(_rows_of(policy)).estimate) for policy in alone)
-        apart = np.isfinite(one) & np.isfinite(other) & (one != other)
-        return np.abs(np.subtract(one, other, out=np.ones(2), where=apart))
+        if not (np.isfinite(one) & np.isfinite(other)).all():
+            return np.ones(2)
+        apart = np.abs(one - other)
+        return apart if (apart > SAME * np.maximum(np.abs(one), np.abs(other))).all() else np.ones(2)
 
     def at(self, weights: np.ndarray) -> tuple[CurvePoint, HalfPlane | None]:
         """The policy and the half plane of weights (2,) ≥ 0 of gains; no half plane if the total has no bound."""
