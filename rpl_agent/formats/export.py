@@ -224,7 +224,10 @@ COLUMNS = ("time_step", "state", "value", "action", "probability")
 
 
 def _decisions(pmdp: ParametricMDP, policy: Policy) -> Iterator[tuple[int | None, int, int, float]]:
-    """(step, state, row, probability) for every positive probability; step is None for a stationary policy."""
+    """(step, state, row, probability) for every positive probability; step is None for a stationary policy.
+
+    Silent states are left out: nothing is chosen there, and no environment shows them.
+    """
     rules = (
         [(None, policy)]
         if policy.rows is None or policy.rows.ndim == 1
@@ -232,7 +235,7 @@ def _decisions(pmdp: ParametricMDP, policy: Policy) -> Iterator[tuple[int | None
     )
     for step, rule in rules:
         weights = rule.as_weights(pmdp)
-        for row in np.flatnonzero(weights > 0):
+        for row in np.flatnonzero((weights > 0) & ~pmdp.is_silent[pmdp.row_state]):
             yield step, int(pmdp.row_state[row]), int(row), float(weights[row])
 
 

@@ -20,9 +20,8 @@ from typing import Any
 
 from rpl_agent.core.errors import DataError, ModelError, as_path, require_kind, text_of
 from rpl_agent.core.model import ParametricMDP, Policy, StateIndex
+from rpl_agent.core.model.building.policy_table import Entry
 from rpl_agent.formats.export import identifiers
-
-Entry = tuple[Any, Any, float]
 
 #: what Python raises where JSON has another shape
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError)
@@ -53,29 +52,36 @@ def read_policy(path: str | Path, pmdp: ParametricMDP) -> Policy:
         endings = f"{', '.join(readers)}, or .zip of Stable-Baselines3"
         raise DataError(f"{path.name}: a policy is a file ending in {endings}")
     reader = readers[path.suffix]
-    return Policy.from_table(pmdp, path if reader is None else reader(path, pmdp))
+    return Policy.from_table(pmdp, path) if reader is None else reader(path, pmdp)
 
 
-def _json(path: Path, pmdp: ParametricMDP) -> Iterator[Entry]:
+def _json(path: Path, pmdp: ParametricMDP) -> Policy:
     text = text_of(path)
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         raise DataError(f"{path} is not JSON") from None
     if isinstance(content, list):
-        return _storm(path, pmdp, content)
+        return Policy.from_table(pmdp, _storm(path, pmdp, content))
     if isinstance(content, dict) and "states" in content:
         return _own(path, pmdp, content)
     raise DataError(f"{path} is neither a policy that rpl wrote nor a scheduler of Storm")
 
 
-def _own(path: Path, pmdp: ParametricMDP, content: dict[str, Any]) -> Iterator[Entry]:
-    """``{"model_hash", "states": {number of the state: {action: weight}}}``."""
+def _own(path: Path, pmdp: ParametricMDP, content: dict[str, Any]) -> Policy:
+    """``{"model_hash", "states": {number of the state: {action: weight}}}``; one "states" per step of a horizon."""
     if content.get("model_hash", pmdp.content_hash) != pmdp.content_hash:
         raise DataError(f"{path} is a policy of another model, {content.get('model')!r}")
-    if not isinstance(content["states"], dict):
-        raise DataError(f"{path} has one rule per step; only policies with one rule for all steps can be read")
-    for state, choice in content["states"].items():
+    states = content["states"]
+    if isinstance(states, list):
+        return Policy.from_rules(pmdp, {step: _rule(path, rule) for step, rule in enumerate(states)})
+    return Policy.from_table(pmdp, _rule(path, states))
+
+
+def _rule(path: Path, states: Any) -> Iterator[Entry]:
+    if not isinstance(states, dict):
+        raise DataError(f"{path}: {states!r} are not states with a weight for each action")
+    for state, choice in states.items():
         try:
             entries = [(StateIndex(int(state)), action, float(weight)) for action, weight in choice.items()]
         except MALFORMED:
@@ -133,7 +139,12 @@ def _storm_action(choice: dict[str, Any], pmdp: ParametricMDP, state: int) -> st
 _LINE = re.compile(r"\((?P<state>.*)\)\s*[:=]\s*(?P<action>.+)")
 
 
-def _strategy(path: Path, pmdp: ParametricMDP) -> Iterator[Entry]:
+def _strategy(path: Path, pmdp: ParametricMDP) -> Policy:
+    """A policy in PRISM's list of actions."""
+    return Policy.from_table(pmdp, _lines(path, pmdp))
+
+
+def _lines(path: Path, pmdp: ParametricMDP) -> Iterator[Entry]:
     for number, line in enumerate(text_of(path).splitlines(), start=1):
         if not line.strip():
             continue

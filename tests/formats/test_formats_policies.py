@@ -36,7 +36,7 @@ def world(monkeypatch):
     return rpl_envs.benchmark("Aircraft-20x10")
 
 
-def lamp(**settings):
+def lamp(start="start", **settings):
     def actions(s):
         if s in ("on", "off"):
             return {"stay": {s: 1}}
@@ -46,7 +46,7 @@ def lamp(**settings):
             else {"left": {"on": 1}, "right": {"off": 1}}
         )
 
-    return build("start", actions, domain=["p"], labels={"won": lambda s: s == "on"}, **settings)
+    return build(start, actions, domain=["p", "q"], labels={"won": lambda s: s == "on"}, **settings)
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "strat"])
@@ -63,6 +63,38 @@ def test_a_randomised_policy_is_written_and_read(world, tmp_path, ending):
     weights /= np.add.reduceat(weights, world.pmdp.state_ptr[:-1])[world.pmdp.row_state]
     write_policy(tmp_path / f"policy.{ending}", world.pmdp, Policy(weights=weights))
     np.testing.assert_allclose(read_policy(tmp_path / f"policy.{ending}", world.pmdp).weights, weights, rtol=1e-15)
+
+
+@pytest.mark.parametrize("ending", ["csv", "json"])
+@pytest.mark.parametrize("start", ["start", {"start": "q", "on": "1 - q"}])
+def test_a_policy_with_a_rule_per_step_is_written_and_read(tmp_path, ending, start):
+    """Also where the solver takes a step of its own before the first one, to draw the state."""
+    pmdp = lamp(start)
+    first, rng = pmdp.solver_step(0), np.random.default_rng(2)
+    rules = rng.integers(pmdp.state_ptr[:-1], pmdp.state_ptr[1:], (first + 4, pmdp.num_states))
+    write_policy(tmp_path / f"policy.{ending}", pmdp, Policy.deterministic(rules))
+    found = read_policy(tmp_path / f"policy.{ending}", pmdp).rows
+    assert found.shape == rules.shape
+    np.testing.assert_array_equal(found[first:], rules[first:])  # before, there is no choice
+
+
+def test_a_rule_needs_the_states_of_its_own_step_only(tmp_path):
+    pmdp, table = lamp(), tmp_path / "table.csv"
+    table.write_text("time_step,state,action\n1,mid,left\n0,start,right\n")
+    read = read_policy(table, pmdp).rows
+    taken = [pmdp.action_names[pmdp.action[read[k, pmdp.state_index(s)]]] for k, s in enumerate(("start", "mid"))]
+    assert taken == ["right", "left"]
+    for lines, message in (
+        ("0,start,right\n1,start,left", "the rule of step 1 says nothing about state . = 'mid'"),
+        ("0,start,right\n2,mid,left", "step 1 is missing"),
+        ("0,start,right\none,mid,left", "line 3: 'one' is not a whole number"),
+    ):
+        table.write_text(f"time_step,state,action\n{lines}\n")
+        with pytest.raises((DataError, ModelError), match=message):
+            read_policy(table, pmdp)
+    table.write_text("time_step,state,action,weight\n0,start,left,1\n0,start,right,1\n1,mid,left,1\n")
+    with pytest.raises(ModelError, match="step 0 has several in 'start'"):
+        read_policy(table, pmdp)
 
 
 def test_tables_name_states_and_actions_or_number_them(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model.building.builder import Described, DescribedRows
-from rpl_agent.core.model.building.policy_table import read_table, table_weights
+from rpl_agent.core.model.building.policy_table import Entry, read_table, rows_by_step, table_weights
 from rpl_agent.core.model.csr import gather
 from rpl_agent.core.model.expressions import ExpressionTable
 from rpl_agent.core.model.pmdp import ParametricMDP, Reward, nearest
@@ -63,6 +63,8 @@ class Policy:
     def from_table(cls, pmdp: ParametricMDP, source: str | Path | Iterable[tuple[Any, Any, float]]) -> Policy:
         """A policy from a CSV file with the columns state, action, weight, or from such triples.
 
+        A file with a column ``time_step`` has a rule for each step of a horizon.
+
         States and actions are named or numbered; state variables may have a column each. Weights are divided by their
         sum in each state. States that the policy cannot reach may be missing.
 
@@ -72,8 +74,20 @@ class Policy:
         >>> policy.to_table(model)[0]
         ('0', 'bold', 0.25)
         """
-        entries = read_table(pmdp, source) if isinstance(source, (str, Path)) else source
-        return cls.of_weights(pmdp, table_weights(pmdp, entries))
+        if not isinstance(source, (str, Path)):
+            return cls.of_weights(pmdp, table_weights(pmdp, source))
+        tables = read_table(pmdp, source)
+        if None in tables:
+            return cls.of_weights(pmdp, table_weights(pmdp, tables[None]))
+        return cls.from_rules(pmdp, tables)
+
+    @classmethod
+    def from_rules(cls, pmdp: ParametricMDP, tables: Mapping[int | None, Iterable[Entry]]) -> Policy:
+        """A policy of a horizon from a table for each step, numbered from 0; the last rule persists."""
+        rules = rows_by_step(pmdp, tables)
+        steps = np.repeat(np.arange(len(rules)), pmdp.solver_steps_per_step)
+        before = np.zeros(pmdp.solver_step(0), np.int64)  # nothing is chosen there
+        return cls.deterministic(rules[[*before, *steps]])
 
     @classmethod
     def of_weights(cls, pmdp: ParametricMDP, weights: np.ndarray) -> Policy:

@@ -1,5 +1,7 @@
 """Policies as tables of state, action and weight: names become rows of a model.
 
+A table has one rule for all steps, or one for each step of a horizon (the column `time_step`, from 0).
+
 A state is named by its value (or the text of it), by the values of the model's variables, or by its number where no
 value is a number itself; an action by its name, by the user's own key, or by its number where no key is one.
 """
@@ -10,7 +12,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,11 @@ from rpl_agent.core.model.states import StateIndex
 
 #: names of the column of weights; without one every weight is 1
 WEIGHTS = ("weight", "probability")
+#: name of the column of steps
+STEP = "time_step"
+
+#: state, action, weight
+Entry = tuple[Any, Any, float]
 
 
 class RowNames:
@@ -66,28 +73,30 @@ class RowNames:
         return row
 
 
-def read_table(pmdp: ParametricMDP, path: str | Path) -> Iterator[tuple[Any, Any, float]]:
-    """(state, action, weight) of each line of a CSV file; errors name the line."""
+def read_table(pmdp: ParametricMDP, path: str | Path) -> dict[int | None, list[Entry]]:
+    """The entries of a CSV file by their step, or under None where it has no column of steps; errors name the line."""
     path = Path(path)
     lines = csv.DictReader(io.StringIO(text_of(path), newline=""))
     columns = lines.fieldnames or []
-    if "time_step" in columns:
-        raise DataError(f"{path} has one rule per step; only policies with one rule for all steps can be read")
     variables = list(pmdp.variables)
     by_variables = bool(variables) and all(name in columns for name in variables)
     state = "value" if "value" in columns else "state"
     weight = next((name for name in WEIGHTS if name in columns), None)
     if "action" not in columns or not (by_variables or state in columns):
         raise DataError(f"{path}: needs the columns state, action, weight; it has {listed(columns)}")
-    named: set[str] = set()
+    found: dict[int | None, list[Entry]] = {} if STEP in columns else {None: []}
+    named: set[tuple[int | None, str]] = set()
     for line in lines:
+        step = _whole(line[STEP], path, lines.line_num) if STEP in columns else None
         values = tuple(_whole(line[name], path, lines.line_num) for name in variables) if by_variables else ()
         given = str(values) if by_variables else (line[state] or "").strip()
-        if weight is None and given in named:
+        if weight is None and (step, given) in named:
             second = f"a second action of state {given}, and no column weight or probability"
             raise DataError(f"{path}, line {lines.line_num}: {second}; it has {listed(columns)}")
-        named.add(given)
-        yield given, (line["action"] or "").strip(), _number(line[weight] if weight else "1", path, lines.line_num)
+        named.add((step, given))
+        share = _number(line[weight] if weight else "1", path, lines.line_num)
+        found.setdefault(step, []).append((given, (line["action"] or "").strip(), share))
+    return found
 
 
 def _number(text: str | None, path: Path, line: int) -> float:
@@ -106,12 +115,57 @@ def _whole(text: str | None, path: Path, line: int) -> int:
         raise DataError(f"{path}, line {line}: {text!r} is not a whole number") from None
 
 
-def table_weights(pmdp: ParametricMDP, entries: Iterable[tuple[Any, Any, float]]) -> np.ndarray:
+def table_weights(pmdp: ParametricMDP, entries: Iterable[Entry]) -> np.ndarray:
     """(R,) the weights of a table, divided by their sum in every state.
 
     A state that the table does not name needs no choice if it has one action or is never left; it gets equal weights
     if the policy cannot reach it. Any other is an error.
     """
+    weights, named = _given(pmdp, entries)
+    _require_all(pmdp, named, _reach(pmdp, weights, named), "the table says nothing about")
+    return weights
+
+
+def rows_by_step(pmdp: ParametricMDP, tables: Mapping[int | None, Iterable[Entry]]) -> np.ndarray:
+    """(H, S) the row that each step's table takes in each state; a table needs the states of its own step only."""
+    missing = min(set(range(max(len(tables), 1))) - set(tables), default=None)
+    if missing is not None:
+        raise ModelError(f"the rules per step count from 0 without a gap: step {missing} is missing")
+    rules, here = list[np.ndarray](), np.arange(pmdp.num_states) == pmdp.initial_state
+    if pmdp.has_random_start:
+        here = _next_states(pmdp, here, np.ones(pmdp.num_rows))
+    for step in range(len(tables)):
+        weights, named = _given(pmdp, tables[step])
+        _require_all(pmdp, named, here, f"the rule of step {step} says nothing about")
+        rules.append(_single_rows(pmdp, weights, named, step))
+        for _ in range(pmdp.solver_steps_per_step):
+            here = _next_states(pmdp, here, weights)
+    return np.array(rules)
+
+
+def _single_rows(pmdp: ParametricMDP, weights: np.ndarray, named: np.ndarray, step: int) -> np.ndarray:
+    """(S,) the one row of positive weight in each named state, the first row in others."""
+    taken = np.flatnonzero((weights > 0.0) & named[pmdp.row_state])
+    states = pmdp.row_state[taken]
+    again = np.flatnonzero(states[1:] == states[:-1])
+    if len(again):
+        state = pmdp.state_name(int(states[again[0]]))
+        raise ModelError(f"a policy with a rule per step takes one action; step {step} has several in {state}")
+    rows = pmdp.state_ptr[:-1].copy()
+    rows[states] = taken
+    return rows
+
+
+def _next_states(pmdp: ParametricMDP, here: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(S,) bool, where a step from some states can lead."""
+    taken = (weights > 0.0) & here[pmdp.row_state]
+    after = np.zeros(pmdp.num_states, bool)
+    after[pmdp.successor[taken[pmdp.transition_row]]] = True
+    return after
+
+
+def _given(pmdp: ParametricMDP, entries: Iterable[Entry]) -> tuple[np.ndarray, np.ndarray]:
+    """(R,) the weights, divided by their sum in every state and equal where none are given; (S,) where they are."""
     names, weights, given = RowNames(pmdp), np.zeros(pmdp.num_rows), np.zeros(pmdp.num_rows, bool)
     for state, action, weight in entries:
         row = names.row(names.state(state), action)
@@ -125,16 +179,19 @@ def table_weights(pmdp: ParametricMDP, entries: Iterable[tuple[Any, Any, float]]
     if (named & (totals <= 0.0)).any():
         state = int(np.flatnonzero(named & (totals <= 0.0))[0])
         raise ModelError(f"the weights of state {state} = {pmdp.state_name(state)} sum to 0")
-    sizes = np.diff(pmdp.state_ptr)
-    missing = np.flatnonzero(~named & (sizes > 1) & ~_never_left(pmdp) & _reach(pmdp, weights, named))
+    known, shares = named[pmdp.row_state], weights / np.where(named, totals, 1.0)[pmdp.row_state]
+    return np.where(known, shares, 1.0 / np.diff(pmdp.state_ptr)[pmdp.row_state]), named
+
+
+def _require_all(pmdp: ParametricMDP, named: np.ndarray, reached_states: np.ndarray, says_nothing: str) -> None:
+    """Raise for a state with a choice that the policy can reach and that is not named."""
+    missing = np.flatnonzero(~named & (np.diff(pmdp.state_ptr) > 1) & ~_never_left(pmdp) & reached_states)
     if len(missing):
         state = int(missing[0])
         raise ModelError(
-            f"the table says nothing about state {state} = {pmdp.state_name(state)}, which the policy can reach: "
+            f"{says_nothing} state {state} = {pmdp.state_name(state)}, which the policy can reach: "
             "add its actions and their weights"
         )
-    known, shares = named[pmdp.row_state], weights / np.where(named, totals, 1.0)[pmdp.row_state]
-    return np.where(known, shares, 1.0 / sizes[pmdp.row_state])
 
 
 def _never_left(pmdp: ParametricMDP) -> np.ndarray:
