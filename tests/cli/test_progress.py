@@ -15,6 +15,7 @@ from rpl_agent import Counts, Policy, curve, improve
 from rpl_agent.cli import main
 from rpl_agent.core.evidence import sampling
 from rpl_agent.core.evidence.sampling import uniform_counts
+from tests.small_worlds import make_worlds_small
 
 pytestmark = pytest.mark.short_runs
 
@@ -33,6 +34,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Run a command in a folder with a policy; return what it prints on stderr, a terminal or not."""
+    make_worlds_small(monkeypatch)  # proofs in fractions take most of the time
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")

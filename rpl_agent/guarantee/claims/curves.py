@@ -23,15 +23,13 @@ from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.combined import CombinedModel, WeightedSum
-from rpl_agent.guarantee.claims.limits import bounded, hull_of
+from rpl_agent.guarantee.claims.limits import SAME, bounded, hull_of
 from rpl_agent.guarantee.pipeline import Config, certify_uncertainty, uncertainty_from
 
 #: the fewest weights: each objective alone, and both
 FEWEST = 3
 #: weight of an objective, relative to the other one and to their ranges, where it should only decide ties
 TIE = 1e-3
-#: estimates closer than this, relative to their size, differ by what the solver leaves open
-SAME = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
