@@ -17,14 +17,15 @@ from rpl_envs.world import Theta
 
 def make_own(
     pmdp: ParametricMDP,
-    objective: Objective,
+    objective: Objective | str,
     theta: Theta,
     *,
     max_episode_steps: int,
     render_mode: str | None = None,
 ) -> gym.Env:
     """Simulate a model at true parameters (sequence or mapping by name), which the agent does not see."""
+    task = Objective.parse(objective) if isinstance(objective, str) else objective
     given = theta if isinstance(theta, Mapping) else np.asarray(theta, dtype=float)
     point = pmdp.instantiate(given).theta  # checks them
-    world = Benchmark(pmdp, objective, tuple(point.tolist()), max_episode_steps, StateRenderer())
+    world = Benchmark(pmdp, task, tuple(point.tolist()), max_episode_steps, StateRenderer())
     return TimeLimit(PMDPEnv(world, render_mode=render_mode), max_episode_steps)

@@ -155,7 +155,7 @@ def test_what_every_parameter_allows_is_kept_from_the_first_episode():
 
 def test_what_makes_no_sense_is_refused(grid):
     pmdp, theta = grid
-    env = rpl_envs.make_own(pmdp, Objective.parse(STEPS), theta.tolist(), max_episode_steps=1000)
+    env = rpl_envs.make_own(pmdp, STEPS, theta.tolist(), max_episode_steps=1000)
     with pytest.raises(ModelError, match="needs limits"):
         RPLAgent(env, explore_within_limits=True)
     with pytest.raises(ModelError, match="exploring within limits is not allowed"):
