@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from rpl_agent.core.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build, paying
@@ -14,6 +15,7 @@ START, GOAL = (3, 0), (3, 11)
 FALL = 100.0
 
 
+@lru_cache
 def cliff_walking_model() -> tuple[ParametricMDP, Objective]:
     """A slippery cliff; if it is not slippery, the unknown ``success_rate`` happens to be 1."""
     forward = Polynomial.parameter("success_rate")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from rpl_agent.core.errors import ModelError
@@ -22,7 +23,12 @@ def frozen_lake_model(
     What entering a goal, a hole or ice pays (``schedule``) is the reward "return", where it is not the usual one.
     A map with several starts S draws one of them, each with the same probability.
     """
-    tiles = [str(line) for line in desc]
+    return _model_of(tuple(str(line) for line in desc), schedule)
+
+
+@lru_cache(maxsize=8)  # maps may be drawn
+def _model_of(tiles: tuple[str, ...], schedule: tuple[float, float, float]) -> tuple[ParametricMDP, Objective]:
+    """Built once: every copy of the environment is attached to it."""
     if not tiles or any(len(line) != len(tiles[0]) or set(line) - set("SFHG") for line in tiles):
         raise ModelError("a FrozenLake map is a list of equally long rows of the letters S, F, H, G")
     starts = [(r, c) for r, line in enumerate(tiles) for c, tile in enumerate(line) if tile == "S"]

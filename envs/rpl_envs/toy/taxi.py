@@ -13,6 +13,7 @@ observable process.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from rpl_agent.core.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build
@@ -67,7 +68,12 @@ def delivers(state: tuple[int, ...], action: str) -> bool:
 
 def taxi_model(desc: Sequence[str], rainy: bool = True, fickle: bool = True) -> tuple[ParametricMDP, Objective]:
     """The parametric MDP of Taxi-v4's map; state (row, column, passenger, destination, moved with the passenger)."""
-    rainy = rainy or not fickle  # something must be unknown: in dry weather the probability happens to be 1
+    return _model_of(tuple(desc), rainy or not fickle, fickle)  # in dry weather the probability happens to be 1
+
+
+@lru_cache
+def _model_of(desc: tuple[str, ...], rainy: bool, fickle: bool) -> tuple[ParametricMDP, Objective]:
+    """Built once: every copy of the environment is attached to it."""
     one = Polynomial.constant(1)
     rain = Polynomial.parameter("rainy_probability") if rainy else one
     mind = Polynomial.parameter("fickle_probability") if fickle else Polynomial.constant(0)
