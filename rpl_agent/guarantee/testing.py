@@ -253,7 +253,7 @@ def check_confidence_set(kind: ConfidenceSet, *, data_sets: int = 60, delta: flo
             failed |= _missed(kind, pmdp, counts, theta, delta)
         failed |= _missed(kind, pmdp, counts, theta, deltas[1])
         if k == 0:
-            check_region(_region(kind, pmdp, counts, delta), seed=seed)
+            check_region(_sets(kind, pmdp, counts, delta)[0], seed=seed)
         missed = {what: number + (what in failed) for what, number in missed.items()}
     for (what, level), number in missed.items():
         chance = scipy.stats.binom.sf(number - 1, data_sets, level)
@@ -263,16 +263,19 @@ def check_confidence_set(kind: ConfidenceSet, *, data_sets: int = 60, delta: flo
     _check_growth(kind, pmdp, counts, deltas)
 
 
-def _region(kind: ConfidenceSet, pmdp: ParametricMDP, counts: Counts, delta: float) -> Region:
+def _sets(
+    kind: ConfidenceSet, pmdp: ParametricMDP, counts: Counts, delta: float
+) -> tuple[Region, tuple[np.ndarray, np.ndarray] | None]:
+    """The region, and the intervals if there are some."""
     bounds = _intervals(kind, pmdp, counts, delta)
-    return kind.region(pmdp, counts, delta, None, bounds if kind.region_of_intervals else None)
+    return kind.region(pmdp, counts, delta, None, bounds if kind.region_of_intervals else None), bounds
 
 
 def _missed(
     kind: ConfidenceSet, pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, delta: float
 ) -> set[tuple[str, float]]:
     """Which of region and intervals exclude a parameter, with the δ at which they do."""
-    region, bounds = _region(kind, pmdp, counts, delta), _intervals(kind, pmdp, counts, delta)
+    region, bounds = _sets(kind, pmdp, counts, delta)
     x, truth = np.atleast_2d(pmdp.table.reduction.coordinates(theta)), pmdp.table.at(theta)
     found = {("region", delta)} if region.is_empty or not region.contains(x)[0] else set()
     if bounds is not None and ((truth < bounds[0] - TOLERANCE) | (truth > bounds[1] + TOLERANCE)).any():
@@ -303,8 +306,8 @@ def _ends(
     kind: ConfidenceSet, pmdp: ParametricMDP, counts: Counts, delta: float
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The box of the region, and the intervals if there are some."""
-    found = {"region": _region(kind, pmdp, counts, delta).box()}
-    bounds = _intervals(kind, pmdp, counts, delta)
+    region, bounds = _sets(kind, pmdp, counts, delta)
+    found = {"region": region.box()}
     return found if bounds is None else found | {"intervals": bounds}
 
 
