@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ class BlockWorld:
     delta: float
 
 
+@cache
 def bridges() -> BlockWorld:
     """Seven coins; least cost over 30 years."""
     pmdp, cost = prism.load(BRIDGE).objective()

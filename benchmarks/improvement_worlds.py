@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 
@@ -21,6 +22,7 @@ TRUTH = {"slip": 0.1, "wind": 0.05}
 FALL = 55.0
 
 
+@cache
 def cliff_grid() -> ParametricMDP:
     """Walk from one end of a cliff to the other: a move fails (slip) or is blown down (wind)."""
     moves = {"north": (0, 1), "south": (0, -1), "east": (1, 0), "west": (-1, 0)}

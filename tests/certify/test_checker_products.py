@@ -195,7 +195,7 @@ def test_cuts_without_a_likelihood(proved):
 
 
 @pytest.fixture(scope="module")
-def certified():
+def certified(shared_particles):
     """(certificate, its proof) from few plays, with slabs of bets among the cuts."""
     pmdp, theta = small_river()
     counts = uniform_counts(pmdp, GAIN, theta, 100, 10, 4)

@@ -40,17 +40,18 @@ def data(pmdp, objective, episodes: int, seed: int) -> Counts:
 @pytest.mark.parametrize("objective", objectives(), ids=lambda o: o.describe())
 def test_no_policy_is_better_by_more(objective, sized):
     """At the truth, in exact arithmetic: of the policy found, and of given ones, good and bad."""
-    small, runs = 0, sized(3, 6)
+    small, runs, config = 0, sized(3, 6), Config(delta=0.05)
     for seed in range(runs):
         pmdp = random_model(seed, polynomial=seed % 2 == 0, loops=seed % 3 != 0)
         counts = data(pmdp, objective, (30, 300, 3000)[seed % 3], seed)
-        found = certify(pmdp, counts, objective, delta=0.05)
+        known = uncertainty_from(pmdp, counts, config, objective)  # the same for all policies
+        found = certify_uncertainty(pmdp, counts, known, objective, config)
         assert found.regret <= math.nextafter(found.gap, math.inf)
         assert true_regret(pmdp, objective, found.policy) <= Fraction(found.regret)
         small += found.regret < 0.5 * found.gap
         first, last = Policy.deterministic(pmdp.state_ptr[:-1]), Policy.deterministic(pmdp.state_ptr[1:] - 1)
         for policy in (found.policy, first, last):
-            given = certify(pmdp, counts, objective, delta=0.05, policy=policy)
+            given = certify_uncertainty(pmdp, counts, known, objective, config, policy=policy)
             assert true_regret(pmdp, objective, policy) <= Fraction(given.regret), (seed, policy)
     assert small >= runs // 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.reference.solver import chain_value
 GOAL, TRAP = "goal", "trap"
 
 
+@cache
 def random_model(seed: int, polynomial: bool = False, loops: bool = True) -> ParametricMDP:
     """Three or four states before goal and trap; two actions; rows that pull both parameters in both directions.
 
@@ -87,7 +89,10 @@ def _rows_at(pmdp: ParametricMDP, theta: list[Fraction]) -> list[dict[int, Fract
 
 
 def exact_value(pmdp: ParametricMDP, objective: Objective, theta: list[Fraction], policy: Policy | None):
-    """The exact value of a deterministic policy, or the optimum, in the initial state."""
+    """The exact value of a deterministic policy, or the optimum, in the initial state.
+
+    Of a policy it is worked out once: the optimum is asked for again and again, and tries all of them.
+    """
     rows, task = exact_rows(pmdp, theta), objective.resolve(pmdp)
     target, avoid = set(np.flatnonzero(task.target).tolist()), set(np.flatnonzero(task.avoid).tolist())
     reward = [Fraction(float(v)) for v in task.reward]
@@ -95,12 +100,13 @@ def exact_value(pmdp: ParametricMDP, objective: Objective, theta: list[Fraction]
         return _horizon_value(pmdp, objective, rows, reward, task, policy)
     choices = [range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1]) for s in range(pmdp.num_states)]
     policies = [tuple(policy.rows.tolist())] if policy is not None else product(*choices)
-    values = [
-        chain_value([rows[r] for r in chosen], [reward[r] for r in chosen], target, avoid, objective)[
-            pmdp.initial_state
-        ]
-        for chosen in policies
-    ]
+    known: dict[tuple, dict[tuple[int, ...], Fraction | float]] = cached_on(pmdp, "exact values", lambda _: {})
+    found, values = known.setdefault((objective, *theta), {}), []
+    for chosen in policies:
+        if chosen not in found:
+            of_states = chain_value([rows[r] for r in chosen], [reward[r] for r in chosen], target, avoid, objective)
+            found[chosen] = of_states[pmdp.initial_state]
+        values.append(found[chosen])
     return max(values) if objective.sense is Sense.MAX else min(values)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
-from rpl_agent.core.model import Nature, Objective, ParametricMDP, Sense
+from rpl_agent.core.model import Nature, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.model.polynomial import Polynomial
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.core.relaxations.interval import Point
@@ -74,6 +74,18 @@ class Case:
         return bound is not None and not (below if side == "lower" else above)(bound, value)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A question about a random model with data, to be certified in some way."""
+
+    name: str
+    sample: Sample
+    counts: Counts
+    objective: Objective
+    config: Config
+    policy: Policy | None
+
+
 def _triples(random: Dice) -> tuple[list, tuple[str, ...]]:
     """Affine rows of three successors that share two parameters."""
     x, states = [Polynomial.parameter(name) for name in ("x0", "x1")], random.choice([3, 4])
@@ -115,20 +127,33 @@ def random_rows(random: Dice) -> tuple[str, list, tuple[str, ...]]:
 def cases(seed: int, questions: int = QUESTIONS, delta: float = DELTA) -> Iterator[tuple[str, Case]]:
     """(name, certificate) of one model, at one parameter, with and without data; then of one in blocks, if chosen."""
     random = Dice(seed)
-    yield from _cases(seed, random, random_rows(random), questions, delta)
+    yield from _cases(_asked(seed, random, random_rows(random), questions, delta))
     if random.aside.random() < BLOCKS:
         yield from block_cases(seed, delta)
+
+
+def questions(seed: int, delta: float = DELTA) -> Iterator[Asked]:
+    """What `cases` asks about its first model."""
+    random = Dice(seed)
+    yield from _asked(seed, random, random_rows(random), QUESTIONS, delta)
 
 
 def block_cases(seed: int, delta: float = DELTA) -> Iterator[tuple[str, Case]]:
     """(name, certificate) of one model in blocks."""
     random = Dice(-1000 - seed)
-    yield from _cases(seed, random, ("blocks", *_blocks(random)), 1, delta)
+    yield from _cases(_asked(seed, random, ("blocks", *_blocks(random)), 1, delta))
 
 
-def _cases(
+def _cases(asked: Iterator[Asked]) -> Iterator[tuple[str, Case]]:
+    for question in asked:
+        case = certified(question)
+        if case is not None:
+            yield question.name, case
+
+
+def _asked(
     seed: int, random: Dice, model: tuple[str, list, tuple[str, ...]], questions: int, delta: float
-) -> Iterator[tuple[str, Case]]:
+) -> Iterator[Asked]:
     kind, rows, names = model
     pmdp, target, avoid, cost, signed = skeleton(random, rows, names)
     theta = tuple(Fraction(random.choice([0, 16, *range(1, 16), *range(4, 13)]), 16) for _ in names)
@@ -144,18 +169,24 @@ def _cases(
         )
         config = Config(confidence, relaxation, delta, bets=random.random() < 0.7, pieces=(1, 2, 8)[seed % 3])
         policy = random_policy(random, sample)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                certificate = certify(pmdp, counts, objective, config, policy=policy)
-                proof = prove(pmdp, counts, certificate)
-            truth = truth_of(sample, certificate)
-        except (ModelError, Undefined):  # a total of gains and costs that need not end, or has no limit
-            if objective in SIGNED:
-                continue
-            raise
         name = f"seed {seed}, {kind}, {objective.describe()}, {confidence}, {relaxation}, policy {policy is not None}"
-        yield name, Case(pmdp, counts, certificate, json.loads(json.dumps(proof)), truth)
+        yield Asked(name, sample, counts, objective, config, policy)
+
+
+def certified(asked: Asked) -> Case | None:
+    """Nothing for a total of gains and costs that need not end, or has no limit."""
+    pmdp = asked.sample.relaxation.pmdp
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            certificate = certify(pmdp, asked.counts, asked.objective, asked.config, policy=asked.policy)
+            proof = prove(pmdp, asked.counts, certificate)
+        truth = truth_of(asked.sample, certificate)
+    except (ModelError, Undefined):
+        if asked.objective in SIGNED:
+            return None
+        raise
+    return Case(pmdp, asked.counts, certificate, json.loads(json.dumps(proof)), truth)
 
 
 def truth_of(sample: Sample, certificate: Certificate) -> dict[str, list[Number]]:

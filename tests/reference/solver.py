@@ -125,16 +125,14 @@ def _successors(chain: list[dict[int, Fraction]], start: int) -> set[int]:
 def _solve(chain, reward, active, fixed, gamma, n) -> list[Fraction]:
     index = {s: i for i, s in enumerate(active)}
     matrix = [[Fraction(int(i == j)) for j in range(len(active))] for i in range(len(active))]
-    right = [Fraction(0)] * len(active)
-    for s in active:
-        right[index[s]] += reward[s]
+    right = [reward[s] for s in active]
+    for s, i in index.items():
         for j, p in chain[s].items():
-            if p == 0:
-                continue
+            part = p if gamma == 1 else gamma * p
             if j in index:
-                matrix[index[s]][index[j]] -= gamma * p
-            else:
-                right[index[s]] += gamma * p * fixed[j]
+                matrix[i][index[j]] -= part
+            elif p and fixed[j]:
+                right[i] += part * fixed[j]
     solution = solve_linear(matrix, right)
     assert solution is not None
     return [solution[index[s]] if s in index else fixed.get(s, Fraction(0)) for s in range(n)]
