@@ -2,7 +2,8 @@
 
 ```python blocks of a page run in order, in one namespace, in an empty folder; lines of ```bash blocks that start with
 `rpl ` or `python -m rpl_agent` run through the command line. A block preceded by `<!-- not run: reason -->` is skipped.
-By day with a tenth of the episodes, eight times the gap, small worlds, few looks and short proofs; by night as written.
+By day with a tenth of the episodes, eight times the gap, a third of the points of a curve, one simulated data set per
+forecast, small worlds, few looks, few pieces of a region and short proofs; by night as written.
 """
 
 import ast
@@ -17,9 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from rpl_agent.agent import forecast
 from rpl_agent.agent.loop import PROVED
 from rpl_agent.cli import main
 from rpl_agent.guarantee import confidence
+from rpl_agent.guarantee.claims import improvement
 from tests.small_worlds import make_worlds_small
 
 pytestmark = pytest.mark.short_runs
@@ -30,6 +33,7 @@ BLOCK = re.compile(
     r"(?P<skip><!-- not run: [^>]+-->\s*\n)?^```(?P<language>python|bash)\n(?P<body>.*?)^```", re.S | re.M
 )
 EPISODES = re.compile(r"(?P<what>budget=|--budget |--episodes |episodes=)(?P<number>\d[\d_]*)\b")
+POINTS = re.compile(r"(?P<what>--points )(?P<number>\d+)\b")
 GAP = re.compile(r"(?P<what>\bgap=|--gap )(?P<number>[\d.]+)")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([\w./-]+)(?:#[\w-]*)?\)")
 
@@ -39,13 +43,23 @@ def blocks(page: Path):
 
 
 def shortened(body: str) -> str:
-    """The same lines with a tenth of the episodes, at least ten where there were as many, and wider gaps."""
+    """The same lines with a tenth of the episodes, at least ten where there were as many; fewer points, wider gaps."""
 
     def fewer(match: re.Match) -> str:
         number = int(match["number"])
         return f"{match['what']}{max(min(number, 10), number // 10)}"
 
-    return GAP.sub(lambda match: f"{match['what']}{8 * float(match['number'])}", EPISODES.sub(fewer, body))
+    body = POINTS.sub(lambda match: f"{match['what']}{max(3, int(match['number']) // 3)}", EPISODES.sub(fewer, body))
+    return GAP.sub(lambda match: f"{match['what']}{8 * float(match['number'])}", body)
+
+
+def make_searches_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forecast of one data set that is roughly the one asked for, and improvements over few pieces of a region."""
+    for module, name, value in (
+        (forecast, "FEWEST_DRAWS", 1), (forecast, "MOST_DRAWS", 1), (forecast, "CLOSE", 0.5),
+        (improvement, "PIECES", 1), (improvement, "MORE_PIECES", 1),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
 
 
 @pytest.mark.parametrize("as_written", [False, pytest.param(True, marks=pytest.mark.nightly)])
@@ -61,6 +75,7 @@ def test_snippets_run(page, as_written, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr("rpl_agent.agent.loop.PROVED", PROVED)
     else:
         make_worlds_small(monkeypatch)
+        make_searches_short(monkeypatch)
     monkeypatch.setattr(confidence, "_registry", confidence._registry.copy())  # what a page registers
     namespace: dict = {"__name__": "__main__"}
     ran = 0
