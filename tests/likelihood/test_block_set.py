@@ -153,6 +153,32 @@ def test_the_region_holds_the_truth_and_all_of_its_parts():
     assert not region.contains(known.ball.center[None] + 1.5 * known.ball.factor[:, 0])[0]
 
 
+@pytest.mark.parametrize("seed, episodes", [(0, 10), (3, 3), (10, 30)])
+def test_outcomes_without_an_observation_leave_a_joint_set(seed, episodes):
+    """They drove the search to a probability of 0, and with the joint set all bets were lost."""
+    pmdp, theta, counts, data = _data(seed, unknowns=12, episodes=episodes)
+    line = joint_coordinates(pmdp)
+    assert not counts.successes[line.free].all()
+    found = block_set(line, counts, ALPHA)
+    exact = checker.Likelihood(data.model.coordinates, data, Fraction(ALPHA), found.parts)
+    assert float(exact.bound) <= found.bound <= float(exact.bound) + 1e-6
+    region = likelihood_region(pmdp, counts, 0.05, objective=DISCOUNTED)
+    assert isinstance(region, Sliced) and len(region.b) and region.contains(theta[None])[0]
+
+
+def test_bets_need_no_joint_set(monkeypatch):
+    monkeypatch.setattr("rpl_agent.guarantee.likelihood.region.block_set", lambda *_: None)
+    pmdp, theta = block_model(0, 9, 10, 2)
+    counts = uniform_counts(pmdp, DISCOUNTED, theta, 2_000, 20, 0)
+    found = certify(pmdp, counts, DISCOUNTED, Config(delta=0.01))
+    plain = certify(pmdp, counts, DISCOUNTED, Config(delta=0.01, bets=False))
+    assert found.basis == "bets" and found.gap < 0.9 * plain.gap
+    assert found.lower <= solve_at(pmdp, theta, DISCOUNTED).middle <= found.upper
+    proof = prove(pmdp, counts, found)
+    checker.check(proof)
+    assert proof["claim"]["upper"] - proof["claim"]["lower"] <= 1.05 * found.gap
+
+
 def test_without_data_or_a_plan_there_are_intervals_only():
     pmdp, _ = block_model(2, 8, 8, 2)
     assert not isinstance(likelihood_region(pmdp, Counts(pmdp), 0.05, objective=DISCOUNTED), Sliced)

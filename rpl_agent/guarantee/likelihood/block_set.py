@@ -25,6 +25,8 @@ from rpl_agent.guarantee.likelihood.line import Line
 STEPS, CLOSE = 60, 1e-9
 #: The largest change of an expression over an ellipsoid, relative to its value at the centre, squared.
 MOST_SPREAD = 0.7
+#: Observations that the search adds to every expression without any, which would else be driven to 0.
+UNSEEN = 1.0
 
 
 class Density(NamedTuple):
@@ -68,8 +70,9 @@ def _window(line: Line, counts: Counts, number: int, mark: Mark | None, weight: 
         prior = _prior(line, mark, fits(line, counts)[number])
     except checker.Refused:
         return None
-    m = _posterior(forms, prior, K)
-    factors = None if m is None else _ellipsoids(line, forms, prior, K, m)
+    searched = np.where(K > 0.0, K, UNSEEN)
+    m = _posterior(forms, prior, searched)
+    factors = None if m is None else _ellipsoids(line, forms, prior, searched, m)
     if m is None or factors is None:
         return None
     bound = -math.log(weight) - _gained(line, forms, prior, K, m, factors)

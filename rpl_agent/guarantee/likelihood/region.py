@@ -52,7 +52,7 @@ class Learned:
     pmdp: ParametricMDP
     lower: np.ndarray  # (F,) intervals of the expressions
     upper: np.ndarray
-    joint: JointSet | None  # None without data
+    joint: JointSet | None  # None without data, or where none is found for a model of blocks
     ball: Ball | None  # around the joint set
     tangents: np.ndarray  # (k, r) points near its boundary
     slabs: Slabs | None  # of bets
@@ -70,7 +70,7 @@ class Learned:
 
     def _sliced(self) -> Region:
         """A product of blocks, with the ball of the joint set around it and the slabs of bets across."""
-        if self.joint is None or self.slabs is None or not len(self.slabs.b):
+        if self.slabs is None or not len(self.slabs.b):
             return interval_region(self.pmdp, self.lower, self.upper)
         if self.ball is None:
             product = interval_region(self.pmdp, self.lower, self.upper)
@@ -171,11 +171,14 @@ def learned(pmdp: ParametricMDP, counts: Counts, delta: float, objective: Object
     parts = split_main(delta, shares_of(pmdp, counts, objective))
     bounds = confidence_intervals(pmdp, counts, "anytime", parts.intervals)
     joint = (block_set if line.is_product else joint_set)(line, counts, parts.level_set)
-    if joint is None:
-        return Learned(pmdp, *bounds, None, None, np.zeros((0, line.dimension)), None)
-    own = joint.ball()
+    nothing = np.zeros((0, line.dimension))
+    if joint is None and not line.is_product:
+        return Learned(pmdp, *bounds, None, None, nothing, None)
     won = slabs(pmdp, counts, objective, parts.bets) if objective is not None and parts.bets else None
-    tangents = np.zeros((0, line.dimension)) if line.is_product else tangent_points(joint, own)
+    if joint is None:  # slabs need no joint set to cut a product
+        return Learned(pmdp, *bounds, None, None, nothing, won)
+    own = joint.ball()
+    tangents = nothing if line.is_product else tangent_points(joint, own)
     found = Learned(pmdp, *bounds, joint, own, tangents, won)
     return found if line.is_product or line.dimension == 1 else replace(found, ball=found.smaller_ball())
 
