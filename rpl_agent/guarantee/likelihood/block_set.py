@@ -26,7 +26,7 @@ STEPS, CLOSE = 60, 1e-9
 #: The largest change of an expression over an ellipsoid, relative to its value at the centre, squared.
 MOST_SPREAD = 0.7
 #: Observations that the search adds to every expression without any, which would else be driven to 0.
-UNSEEN = 1.0
+UNSEEN = 2.0
 
 
 class Density(NamedTuple):
