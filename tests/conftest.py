@@ -3,10 +3,7 @@
 import gc
 import os
 import random
-from contextlib import suppress
 from functools import partial
-from importlib import import_module
-from pathlib import Path
 
 gc.disable()  # until all tests are imported: what that makes stays
 for library in ("OMP", "OPENBLAS"):  # before numpy is imported: every core has a worker, and threads that wait spin
@@ -34,18 +31,6 @@ def is_day(config):
 def pytest_configure(config):
     """By day the same few examples every time, by night many new ones."""
     settings.load_profile("day" if is_day(config) else "night")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session):
-    """Of all tests, each worker imports a share of the modules first: what one has compiled the others then find."""
-    if "PYTEST_XDIST_WORKER" not in os.environ or session.config.args != session.config.getini("testpaths"):
-        return
-    number, workers = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    here = Path(__file__).parent
-    for path in sorted(here.rglob("test_*.py"))[number::workers]:
-        with suppress(Exception, pytest.skip.Exception):  # which the collection says
-            import_module(".".join(path.relative_to(here.parent).with_suffix("").parts))
 
 
 def pytest_collection_finish():
