@@ -83,7 +83,10 @@ class Policy:
 
     @classmethod
     def from_rules(cls, pmdp: ParametricMDP, tables: Mapping[int | None, Iterable[Entry]]) -> Policy:
-        """A policy of a horizon from a table for each step, numbered from 0; the last rule persists."""
+        """A policy of a horizon from a table for each step, numbered from 0.
+
+        The last rule persists, with the first action in states that it does not name.
+        """
         rules = rows_by_step(pmdp, tables)
         steps = np.repeat(np.arange(len(rules)), pmdp.solver_steps_per_step)
         before = np.zeros(pmdp.solver_step(0), np.int64)  # nothing is chosen there

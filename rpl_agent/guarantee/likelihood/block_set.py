@@ -47,7 +47,7 @@ class BlockWindow(NamedTuple):
 
 
 def block_set(line: Line, counts: Counts, alpha: float) -> JointSet | None:
-    """C at level α from all of ``counts``, by the best window; None while no window has data."""
+    """C at level α from all of ``counts``, by the best window; None where no window has data and a density."""
     found = [_window(line, counts, j, mark, weight) for j, mark, weight in windows(counts)]
     known = [window for window in found if window is not None]
     if not known:

@@ -121,7 +121,7 @@ def table_weights(pmdp: ParametricMDP, entries: Iterable[Entry]) -> np.ndarray:
     A state that the table does not name needs no choice if it has one action or is never left; it gets equal weights
     if the policy cannot reach it. Any other is an error.
     """
-    weights, named = _given(pmdp, entries)
+    weights, named = _given(RowNames(pmdp), entries)
     _require_all(pmdp, named, _reach(pmdp, weights, named), "the table says nothing about")
     return weights
 
@@ -131,11 +131,12 @@ def rows_by_step(pmdp: ParametricMDP, tables: Mapping[int | None, Iterable[Entry
     missing = min(set(range(max(len(tables), 1))) - set(tables), default=None)
     if missing is not None:
         raise ModelError(f"the rules per step count from 0 without a gap: step {missing} is missing")
-    rules, here = list[np.ndarray](), np.arange(pmdp.num_states) == pmdp.initial_state
+    names, rules = RowNames(pmdp), list[np.ndarray]()
+    here = np.arange(pmdp.num_states) == pmdp.initial_state
     if pmdp.has_random_start:
         here = _next_states(pmdp, here, np.ones(pmdp.num_rows))
     for step in range(len(tables)):
-        weights, named = _given(pmdp, tables[step])
+        weights, named = _given(names, tables[step])
         _require_all(pmdp, named, here, f"the rule of step {step} says nothing about")
         rules.append(_single_rows(pmdp, weights, named, step))
         for _ in range(pmdp.solver_steps_per_step):
@@ -164,9 +165,10 @@ def _next_states(pmdp: ParametricMDP, here: np.ndarray, weights: np.ndarray) -> 
     return after
 
 
-def _given(pmdp: ParametricMDP, entries: Iterable[Entry]) -> tuple[np.ndarray, np.ndarray]:
+def _given(names: RowNames, entries: Iterable[Entry]) -> tuple[np.ndarray, np.ndarray]:
     """(R,) the weights, divided by their sum in every state and equal where none are given; (S,) where they are."""
-    names, weights, given = RowNames(pmdp), np.zeros(pmdp.num_rows), np.zeros(pmdp.num_rows, bool)
+    pmdp = names.pmdp
+    weights, given = np.zeros(pmdp.num_rows), np.zeros(pmdp.num_rows, bool)
     for state, action, weight in entries:
         row = names.row(names.state(state), action)
         if not (weight >= 0.0 and math.isfinite(weight)):
