@@ -55,7 +55,7 @@ LINE, AXIS = Box(np.zeros(1), 2.0 * np.ones(1)), np.ones((1, 1))
 def test_the_worst_box_is_halved_until_the_budget_is_spent():
     tried: list[tuple[float, float]] = []
     found = worst_of_boxes(LINE, AXIS, bounded(tried), 4)
-    assert tried == [(0, 2), (0, 1), (1, 2), (1, 1.5), (1.5, 2), (1.5, 1.75), (1.75, 2)]
+    assert tried == [(0, 2), (0, 1), (1, 2), (1.5, 2), (1, 1.5), (1.75, 2), (1.5, 1.75)]  # the worse half first
     assert found == 2.0 + 0.25**2
 
 
@@ -66,6 +66,8 @@ def test_the_worst_box_is_halved_until_the_budget_is_spent():
         ({"enough": 2.9}, 5, 2.25),
         ({"least": 3.1}, 3, 6.0),  # a split that gains 3 is not worth it
         ({"least": 2.9}, 5, 3.0),  # the next one gains 0.75
+        ({"useless": 1.5}, 5, 2.25),  # the last split gained 0.75, which leaves 1.5 for the one that is left
+        ({"useless": 1.6}, 7, 2.0625),
         ({"hopeless": 5.9}, 1, np.inf),
         ({"hopeless": 6.0}, 7, 2.0625),
     ],
@@ -123,14 +125,14 @@ def test_a_split_that_is_given_up_early_would_not_be_the_best(seed):
 
         return attempt
 
-    def in_full(node, axes, attempt):
-        ways = [(axis, pieces._halved(node, axis, attempt, np.inf)) for axis in axes]
+    def in_full(splits, node, axes):
+        ways = [(axis, splits._halved(node, axis, np.inf)) for axis in axes]
         return min(ways, key=lambda way: pieces._merit(way[1]))
 
     roots = [BoxNode(np.zeros(3), np.array([3.0, 2.0, 5.0]), 2.0) for _ in range(2)]
     split_boxes(roots[0], of(0), np.ones(3), 8, 0.0, least=0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "_best_split", in_full)
+        patch.setattr(pieces.BoxSplits, "best", in_full)
         split_boxes(roots[1], of(1), np.ones(3), 8, 0.0, least=0.0)
 
     def shape(node):
@@ -149,6 +151,20 @@ def test_a_split_whose_first_half_is_worse_is_given_up():
     root = BoxNode(np.zeros(2), np.array([4.0, 4.0]), 9.0)
     assert split_boxes(root, attempt, np.ones(2), 2, 0.0) == 1.0
     assert tried == [[2.0, 4.0], [2.0, 4.0], [4.0, 2.0]]
+
+
+def test_the_half_that_was_worse_is_tried_first():
+    """The bound is high[0] + low[1], so that the upper half is the worse one along both axes."""
+    tried = []
+
+    def attempt(low, high):
+        tried.append((low.tolist(), high.tolist()))
+        return float(high[0] + low[1]), None
+
+    root = BoxNode(np.zeros(2), np.array([4.0, 3.9]), 8.0)
+    assert split_boxes(root, attempt, np.ones(2), 3, 0.0, least=0.0) == 4.0
+    assert [low for low, _ in tried[:4]] == [[0, 0], [2, 0], [0, 0], [0, 1.9375]]  # nothing is known yet
+    assert [low for low, _ in tried[4:]] == [[2, 1.9375], [2, 0], [3, 0], [2, 0]]
 
 
 def test_the_members_of_a_sliced_region_answer_for_it():

@@ -16,7 +16,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side, excess, row_excess
 from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of
-from rpl_agent.core.coupled.pieces import GAINED, SPLIT, affordable_pieces, worst_of_boxes
+from rpl_agent.core.coupled.pieces import GAINED, SPLIT, affordable_pieces, least_share, worst_of_boxes
 from rpl_agent.core.coupled.products.searches import Searches
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.native import core
@@ -190,8 +190,6 @@ def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound
 WORTHWHILE = 0.02
 #: look for functions over cuts if the slack costs more than this share of the gap
 CUT = 0.02
-#: look at no pieces if one box around the region is worse than what is known by more than this share of the gap
-HOPELESS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,5 +406,7 @@ def _in_pieces(problem: Problem, region: Region, task: BoundTask, known: tuple[f
         bound = None if found is None else proved_bound(AffineProof(problem, piece), found, side, every_policy)
         return np.inf if bound is None else side.value * bound.at(piece, start)
 
-    limit = side.value * so_far + HOPELESS * gap
-    return side.value * worst_of_boxes(region, directions, attempt, count, least=GAINED * gap, hopeless=limit)
+    useless, first = side.value * so_far, side.value * task.first_order
+    hopeless = first + (useless - first) / least_share(count, region.dimension)
+    limits = {"least": GAINED * gap, "useless": useless, "hopeless": hopeless}
+    return side.value * worst_of_boxes(region, directions, attempt, count, **limits)

@@ -56,27 +56,38 @@ Attempt = Callable[[np.ndarray, np.ndarray], tuple[float, Any]]
 
 
 def split_boxes(
-    root: BoxNode, attempt: Attempt, sizes: np.ndarray, budget: int, enough: float, least: float | None = None
+    root: BoxNode,
+    attempt: Attempt,
+    sizes: np.ndarray,
+    budget: int,
+    enough: float,
+    least: float | None = None,
+    useless: float = np.inf,
 ) -> float:
     """Split a box until the worst bound is good enough, or a budget of boxes is spent; return the worst bound.
 
     attempt : (lower, upper) of a box -> (its bound, inf if there is none; content)
     sizes : (r,) how much the model changes per unit of each coordinate
     least : what a split must gain; by default a share of the bound
+    useless : a bound that serves no purpose: splits end where the remaining ones would not get below it, if each of
+        them gained as much as the last one
     """
-    leaves = [root]
+    leaves, splits = [root], BoxSplits(attempt)
     while len(leaves) < budget:
         worst = max(leaves, key=lambda leaf: leaf.bound)
         if worst.bound <= enough:
             break
         axes = np.argsort(-sizes * (worst.upper - worst.lower), kind="stable")[:AXES].tolist()
-        axis, halves = _best_split(worst, axes, attempt)
+        axis, halves = splits.best(worst, axes)
         gained = SETTLED * abs(worst.bound) if least is None else least
         if math.isfinite(worst.bound) and not _merit(halves)[0] < worst.bound - gained:
             break
         worst.axis, worst.halves = axis, halves
         leaves.remove(worst)
         leaves += halves
+        now = max(leaf.bound for leaf in leaves)
+        if math.isfinite(worst.bound) and now - (budget - len(leaves)) * (worst.bound - now) >= useless:
+            break
     return max(leaf.bound for leaf in leaves)
 
 
@@ -85,25 +96,36 @@ def _merit(halves: tuple[BoxNode, BoxNode]) -> tuple[float, float]:
     return max(bounds), min(bounds)
 
 
-def _best_split(node: BoxNode, axes: list[int], attempt: Attempt) -> tuple[int, tuple[BoxNode, BoxNode]]:
-    """(axis, halves) of the best way to split a box; a way whose first half is worse already is not tried further."""
-    found = None
-    for axis in axes:
-        most = math.inf if found is None else _merit(found[1])[0]
-        halves = _halved(node, axis, attempt, most)
-        if halves is not None and (found is None or _merit(halves) < _merit(found[1])):
-            found = axis, halves
-    assert found is not None
-    return found
+class BoxSplits:
+    """The ways to split boxes. The half that was worse along an axis is tried first: it alone often rules a way out."""
 
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.worse: dict[int, int] = {}  # of an axis: the half that was worse, 0 the lower and 1 the upper one
 
-def _halved(node: BoxNode, axis: int, attempt: Attempt, most: float) -> tuple[BoxNode, BoxNode] | None:
-    """The halves of a box; None if the bound of the first one is above ``most``."""
-    middle = _middle(float(node.lower[axis]), float(node.upper[axis]))
-    first, last = node.upper.copy(), node.lower.copy()
-    first[axis] = last[axis] = middle
-    below = BoxNode(node.lower, first, *attempt(node.lower, first))
-    return None if below.bound > most else (below, BoxNode(last, node.upper, *attempt(last, node.upper)))
+    def best(self, node: BoxNode, axes: list[int]) -> tuple[int, tuple[BoxNode, BoxNode]]:
+        """(axis, halves) of the best way to split a box; a way with one half that is worse already is left."""
+        found = None
+        for axis in axes:
+            most = math.inf if found is None else _merit(found[1])[0]
+            halves = self._halved(node, axis, most)
+            if halves is not None and (found is None or _merit(halves) < _merit(found[1])):
+                found = axis, halves
+        assert found is not None
+        return found
+
+    def _halved(self, node: BoxNode, axis: int, most: float) -> tuple[BoxNode, BoxNode] | None:
+        """The lower and the upper half of a box; None if the bound of the one that is tried first is above ``most``."""
+        middle = _middle(float(node.lower[axis]), float(node.upper[axis]))
+        end, begin = node.upper.copy(), node.lower.copy()
+        end[axis] = begin[axis] = middle
+        halves, worse = ((node.lower, end), (begin, node.upper)), self.worse.get(axis, 0)
+        first = BoxNode(*halves[worse], *self.attempt(*halves[worse]))
+        if first.bound > most:
+            return None
+        second = BoxNode(*halves[1 - worse], *self.attempt(*halves[1 - worse]))
+        self.worse[axis] = worse if first.bound >= second.bound else 1 - worse
+        return (second, first) if worse else (first, second)
 
 
 def _middle(low: float, high: float) -> float:
@@ -117,6 +139,11 @@ def affordable_pieces(pieces: int, transitions: int, horizon: int | None) -> int
     return min(pieces, CHECKED // (transitions * (horizon or 1)))
 
 
+def least_share(boxes: int, dimension: int) -> float:
+    """The share of one box's slack, of second order in its width, that so many boxes leave at best."""
+    return boxes ** (-2.0 / dimension)
+
+
 def worst_of_boxes(
     region: Region,
     directions: np.ndarray,
@@ -124,12 +151,14 @@ def worst_of_boxes(
     budget: int,
     enough: float = -np.inf,
     least: float | None = None,
+    useless: float = np.inf,
     hopeless: float = np.inf,
 ) -> float:
     """A bound for the whole region, the worst of those of boxes that cover it; inf if there is none.
 
     directions : (F, r) in which expressions vary
     attempt : (the part of the region in a box, the frame of the box) -> a bound there; larger is worse
+    enough, least, useless : see `split_boxes`
     hopeless : a bound of one box around the region that is not worth a split
     """
     if region.dimension > GRAPH_DIMENSION or budget < 2:
@@ -145,4 +174,4 @@ def worst_of_boxes(
     root = BoxNode(low, high, *bounded(low, high))
     if root.bound > hopeless:
         return np.inf
-    return split_boxes(root, bounded, np.abs(directions).max(axis=0), budget, enough, least)
+    return split_boxes(root, bounded, np.abs(directions).max(axis=0), budget, enough, least, useless)

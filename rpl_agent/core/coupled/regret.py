@@ -79,7 +79,7 @@ def proved_regret(found: CoupledBounds, region: Region, policy: Policy, known: f
     is_close = SPLIT * known < most < HOPELESS * known
     if is_close and isinstance(whole, Frame) and found.proved:
         count = affordable_pieces(pieces, problem.pmdp.num_transitions, problem.objective.horizon)
-        limits = {"least": GAINED * most, "hopeless": HOPELESS * known}
+        limits = {"least": GAINED * most, "useless": known, "hopeless": HOPELESS * known}
         most = min(most, worst_of_boxes(region, directions, search.over_piece, count, **limits))
     if verdict is not None:
         assert pair is not None
