@@ -1109,7 +1109,7 @@ class Known:
         any_bet = any(isinstance(k, int) for k in part["cuts"])
         need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
         self.bet_cuts = Bets(self.model, objective, line, bets).cuts(data) if any_bet else []
-        self.cuts = [self.cut(name) for name in part["cuts"]]
+        self.names, self.cuts = part["cuts"], [self.cut(name) for name in part["cuts"]]
         for f, low, high in part.get("bounds", ()):
             self.tighten(f, low, high)
         if part["ball"] is not None:
@@ -1139,6 +1139,18 @@ class Known:
             half = copy(self)
             half.reach = [*self.reach[:i], ends, *self.reach[i + 1 :]]
             half.ball = Box(self.line, half.reach)
+            found.append(half)
+        return found
+
+    def sides(self, f: int, end: Fraction) -> list[Known]:
+        """What is left where the chance of f is at most ``end``, and where it is at least that: together all of it.
+        Each has its own cut by this end of f's interval."""
+        need(f in self.line.free, "a piece is split by an expression that does not vary")
+        found = []
+        for kind, own in (("high", min(up(end), self.ends["high"][f])), ("low", max(down(end), self.ends["low"][f]))):
+            half = copy(self)
+            half.ends = self.ends | {kind: [*self.ends[kind][:f], own, *self.ends[kind][f + 1 :]]}
+            half.cuts = [half.cut(x) if x == f"{kind} {f}" else a for x, a in zip(self.names, self.cuts, strict=True)]
             found.append(half)
         return found
 
@@ -1573,11 +1585,13 @@ class Statement:
         return found
 
     def leaves(self, region: Known, part: dict[str, Any]) -> list[tuple[Known, dict[str, Any]]]:
-        """A region is split in two, or empty because cuts contradict each other there, or one piece."""
-        if (split := part.get("split")) is not None:
+        """A region is split in two by a coordinate or an event, empty as cuts contradict each other, or one piece."""
+        for kind, ways in (("split", region.halves), ("event", region.sides)):
+            if (split := part.get(kind)) is None:
+                continue
             self.splits += 1
             need(self.splits < MOST_PIECES, f"the region has more than {MOST_PIECES} pieces")
-            halves = zip(region.halves(split[0], exact(split[1])), part["pieces"], strict=True)
+            halves = zip(ways(split[0], exact(split[1])), part["pieces"], strict=True)
             return [found for half, piece in halves for found in self.leaves(half, piece)]
         if (multipliers := part.get("empty")) is not None:
             need(region.most([Fraction(0)] * len(region.reach), multipliers) < 0, "a piece is not empty")

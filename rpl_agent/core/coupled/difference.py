@@ -15,8 +15,10 @@ from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Si
 from rpl_agent.core.coupled.bounds import PRODUCTS, find_bound, varying_directions
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
+from rpl_agent.core.coupled.gradients.cuts import offered_cuts
 from rpl_agent.core.coupled.pieces import SPLIT, worst_of_boxes
-from rpl_agent.core.coupled.products.gain import least_sum, rooms_of
+from rpl_agent.core.coupled.products.gain import LeastSum, least_sum, rooms_of
+from rpl_agent.core.coupled.products.pieces import CutRegion, least_in_pieces
 from rpl_agent.core.coupled.products.rooms import Rooms
 from rpl_agent.core.coupled.products.rows import Term
 from rpl_agent.core.model import Nature, Objective, Policy
@@ -77,6 +79,22 @@ class Comparison:
         """The upper bound by the functions that `bounds` looks longer for; inf where there are none."""
         rooms = rooms_of(self.problem, self.region) if self.applies else None
         return np.inf if rooms is None else -self._least(rooms, self.other, self.one, -np.inf)
+
+    def lower_by_events(self, enough: float) -> float:
+        """A lower bound by the functions that `bounds` looks longer for, over pieces of the region, split by events,
+        until it exceeds ``enough``; −inf where there is none."""
+        rooms = rooms_of(self.problem, self.region) if self.applies else None
+        if rooms is None:
+            return -np.inf
+        rounding = 2.0 * self.problem.task.rounding
+        whole = CutRegion(rooms.frame, rooms.blocks, *offered_cuts(self.problem, self.region))
+        terms = [Term(1.0, self.one), Term(-1.0, self.other)]
+
+        def least(rooms: Rooms, beyond: float, enough: float) -> LeastSum | None:
+            return least_sum(self.problem, rooms, terms, beyond, enough)
+
+        found = least_in_pieces(whole, least, enough + rounding)
+        return -np.inf if found is None else float(np.nextafter(found.bound - rounding, -np.inf))
 
     def _hope(self, rooms: Rooms) -> float:
         """The least difference to first order, from a point in the middle of the region: the box's own centre may be

@@ -359,10 +359,21 @@ class _Comparing:
             again = self._gain(likely.policy, 1, beyond=enough)
             if again.lower > enough:
                 best = replace(likely, lower=again.lower, method=COMMON, more_episodes=0)
+        if not best.improves:
+            best = self._by_events(found, best)
         if best is first:
             return best
         compared = self._compared(best.policy)
         return best if compared is None else replace(best, upper=min(best.upper, compared.upper()))
+
+    def _by_events(self, found: list[Improvement], best: Improvement) -> Improvement:
+        """The improvement of the most promising policy, by pieces of the region that are split by events."""
+        likely = max(found, key=lambda one: self._common[one.chosen].hope)
+        compared = self._compared(likely.policy)
+        if compared is None or not self._common[likely.chosen].hope > 0.0:
+            return best
+        lower = compared.lower_by_events(0.0)
+        return replace(likely, lower=lower, method=COMMON, more_episodes=0) if lower > 0.0 else best
 
     def _refined(self, best: Improvement) -> Improvement:
         """The improvement, by more pieces of the region where these may prove more."""

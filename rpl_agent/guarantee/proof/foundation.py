@@ -74,11 +74,11 @@ class Cuts:
         self.names += names
         self.A, self.b = np.vstack([self.A, np.reshape(A, (-1, len(self.low)))]), np.append(self.b, b)
 
-    def exactly(self, chosen: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """(A, b) with some cuts as the checker has them, rounded: on offer are slabs that are a hair wider."""
+    def exactly(self, chosen: list[int], region: checker.Known) -> tuple[np.ndarray, np.ndarray]:
+        """(A, b) with some cuts as the checker has them in a region: on offer are slabs that are a hair wider."""
         A, b = self.A.copy(), self.b.copy()
         for k in chosen:
-            a, end = self.region.cut(self.names[k])
+            a, end = region.cut(self.names[k])
             A[k], b[k] = [float(y) for y in a], float(end)
         return A, b
 
@@ -264,21 +264,23 @@ class Foundation:
             values["duals"] = claim.duals = {"start": multipliers}
         return claim.at_start()
 
-    def multipliers(self, claims: list[checker.Claim]) -> list[list[Any]]:
-        """Multipliers of cuts for the largest sum of affine functions at the start."""
+    def multipliers(self, claims: list[checker.Claim], cuts: Cuts | None = None) -> list[list[Any]]:
+        """Multipliers of cuts, of the region's own or of those given, for the largest sum of affine functions at the
+        start."""
         slopes = []
         for claim in claims:
             _, g = claim.U[-1][claim.model.initial] or (0, [])
             slopes += [[float(Fraction(x, claim.den)) for x in g]] if g else []
-        if not slopes or self.cuts is None:
+        cuts = cuts or self.cuts
+        if not slopes or cuts is None:
             return []
         slope, box = np.sum(slopes, axis=0), next((claim.ball for claim in claims if claim.ball), None)
         if isinstance(box, checker.Box):
-            found = self.cuts.farthest_in_box(box_frame(box), slope)[1]
+            found = cuts.farthest_in_box(box_frame(box), slope)[1]
         else:
             assert self.frame is not None
-            found = self.cuts.farthest(self.frame, slope)[1]
-        return self.cuts.numbered(found) if found.any() else []
+            found = cuts.farthest(self.frame, slope)[1]
+        return cuts.numbered(found) if found.any() else []
 
 
 def box_frame(box: checker.Box) -> BoxFrame:

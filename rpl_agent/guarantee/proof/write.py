@@ -23,6 +23,7 @@ from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.core.relaxations.interval import Intervals, untied_model
 from rpl_agent.core.schema import jsonable
@@ -37,7 +38,7 @@ from rpl_agent.guarantee.proof.foundation import Foundation
 from rpl_agent.guarantee.proof.functions import BoundGoal, candidates, common_functions, prove_claim, summed_functions
 from rpl_agent.guarantee.proof.optimal import optimality
 from rpl_agent.guarantee.proof.pieces import BoundedValue, StatedObjective, proved_in_pieces
-from rpl_agent.guarantee.proof.products import proved_by_products
+from rpl_agent.guarantee.proof.products import ProductSearch
 from rpl_agent.guarantee.proof.statement import Claims
 
 #: The kinds of confidence set that proofs cover.
@@ -48,6 +49,7 @@ SHORT = 1e-3
 NO_DATA = "no data"
 
 
+@one_blas_thread
 def prove(
     pmdp: ParametricMDP,
     counts: Counts,
@@ -318,7 +320,7 @@ class _Proof:
             part, most = self._pieces(base, [value], side.value * float(enough), self._notable, objective)
             return [ProvedBound(objective.stated.off(most if upper else -most, error, upper), part)]
         with suppress(checker.Refused, np.linalg.LinAlgError):
-            part, most = proved_by_products(self._relaxation(base), base, objective, [value])
+            part, most = ProductSearch(self._relaxation(base), base, objective, [value]).whole()
             bound = objective.stated.off(most if upper else -most, error, upper)
             self.by_products = not self._falls_short(bound, computed)
             return [ProvedBound(bound, part)]
@@ -407,7 +409,7 @@ class _Proof:
             if math.isinf(asked.numbers[name]):
                 continue
             enough = asked.numbers[name] if upper else -asked.numbers[name]
-            ways = self._compared_policies(base, names, policies, enough)
+            ways = self._compared_policies(base, names, policies, enough, known)
             while not known or min(known) > Fraction(enough):  # two values, or functions so far, prove less than asked
                 if (way := next(ways, None)) is None:
                     break
@@ -419,9 +421,18 @@ class _Proof:
                 self.claim[name] = claimed if upper else -claimed
 
     def _compared_policies(
-        self, base: Foundation, names: tuple[str, str], policies: tuple[Any, Any], enough: float
+        self,
+        base: Foundation,
+        names: tuple[str, str],
+        policies: tuple[Any, Any],
+        enough: float,
+        known: list[Fraction],
     ) -> Iterator[ProvedBound]:
-        """The most that one value exceeds another by: over the whole region, in pieces, by products of cuts."""
+        """The most that one value exceeds another by: over the whole region, in pieces, by products of cuts, and by
+        these in pieces, if that decides which of them is larger.
+
+        known : what is proved so far
+        """
         with suppress(checker.Refused):
             pair = [self._function(end, base, one) for end, one in zip(names, policies)]
             start = base.multipliers([claim for claim, _ in pair])
@@ -432,9 +443,14 @@ class _Proof:
             part, most = self._pieces(base, self._values(base, policies), enough, None)
             yield ProvedBound(most, part)
         with suppress(checker.Refused, np.linalg.LinAlgError):
-            objective = StatedObjective(self.objective, base.objective)
-            part, most = proved_by_products(self._relaxation(base), base, objective, self._values(base, policies))
-            yield ProvedBound(most, part)
+            objective, values = StatedObjective(self.objective, base.objective), self._values(base, policies)
+            search = ProductSearch(self._relaxation(base), base, objective, values)
+            with suppress(checker.Refused):
+                part, most = search.whole()
+                yield ProvedBound(most, part)
+            if min(known, default=Fraction(0)) >= 0 > enough:
+                part, most = search.in_pieces(0.0)
+                yield ProvedBound(most, part)
 
     def _values(self, base: Foundation, policies: tuple[Policy | None, Policy | None]) -> list[BoundedValue]:
         """The first one's value from above, the second one's from below."""

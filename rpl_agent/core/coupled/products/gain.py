@@ -18,6 +18,7 @@ from rpl_agent.core.coupled.gradients.cuts import offered_cuts
 from rpl_agent.core.coupled.products.interior import GAP, MISSED, InteriorPoint
 from rpl_agent.core.coupled.products.rooms import Rooms
 from rpl_agent.core.coupled.products.rows import KnownProducts, LikeRows, Products, RowsOfValue, Term
+from rpl_agent.core.coupled.products.splits import Split, likely_splits
 from rpl_agent.core.model import cached_on
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.blocks import factorisation
@@ -51,6 +52,7 @@ class LeastSum:
     bound: float
     functions: list[np.ndarray]  # (S, 1 + r) v, g of v + g·y; NaN where nothing is said
     rows: list[list[ProvedRow]]
+    splits: list[Split]  # of the region, those first that promise more
 
 
 def are_covered(problem: Problem, dimension: int) -> bool:
@@ -85,17 +87,23 @@ def blocks_of(order: np.ndarray, block_ptr: np.ndarray) -> list[np.ndarray]:
 
 
 def least_sum(
-    problem: Problem, rooms: Rooms, terms: list[Term], beyond: float = -np.inf, few: bool = False
+    problem: Problem,
+    rooms: Rooms,
+    terms: list[Term],
+    beyond: float = -np.inf,
+    enough: float = np.inf,
+    few: bool = False,
 ) -> LeastSum | None:
     """In the initial state; None where no bound is found, or none ``beyond`` a number.
 
+    enough : a bound above which no better one is looked for
     few : whether each row has as few products as monomials, for a file
     """
     known: KnownProducts = {}
     states = problem.pmdp.num_states
     places = [(k * states, len(terms) * states + 1) for k in range(len(terms))]
     parts = [RowsOfValue.of(problem, rooms, value, place, known) for value, place in zip(terms, places)]
-    return _Sum(problem, rooms, parts).least(beyond, few) if all(part.rows for part in parts) else None
+    return _Sum(problem, rooms, parts).least(beyond, enough, few) if all(part.rows for part in parts) else None
 
 
 class _Sum:
@@ -111,7 +119,7 @@ class _Sum:
         last = LikeRows(Products(rooms, ()), np.array([-1]), at_start, nothing, nothing, nothing)
         self.rows = [*(rows for part in parts for rows in part.rows), last]
 
-    def least(self, beyond: float, few: bool) -> LeastSum | None:
+    def least(self, beyond: float, enough: float, few: bool) -> LeastSum | None:
         width = len(self.rooms.middle)
         free = np.repeat(np.concatenate([*(part.open for part in self.parts), [True]])[:, None], width, axis=1)
         free[-1, 1:] = False
@@ -121,8 +129,11 @@ class _Sum:
             return None
         visits = [*(visits for part in self.parts for visits in part.visits), np.ones(1)]
         moments = [visit[:, None] * rows.products.at(self.rooms.middle) for visit, rows in zip(visits, self.rows)]
-        found = InteriorPoint(self.rows, free).best(*self._start(width), moments, beyond)
-        return None if found is None else self._settled(*found, few)
+        found = InteriorPoint(self.rows, free).best(*self._start(width), moments, beyond, enough)
+        if found is None:
+            return None
+        splits = likely_splits(self.rooms, self.rows[:-1], found.U, found.moments[:-1])
+        return self._settled(found.U, found.multipliers, splits, few)
 
     def _start(self, width: int) -> tuple[np.ndarray, list[np.ndarray]]:
         """Functions that are the same number everywhere, so low that all inequalities hold, and multipliers for them.
@@ -138,7 +149,7 @@ class _Sum:
         rooms = [*(rows.paid - (1.0 - gamma) * low for rows in self.rows[:-1]), np.array([-low])]
         return U, [room[:, None] * rows.products.even for room, rows in zip(rooms, self.rows)]
 
-    def _settled(self, U: np.ndarray, given: list[np.ndarray], few: bool) -> LeastSum | None:
+    def _settled(self, U: np.ndarray, given: list[np.ndarray], splits: list[Split], few: bool) -> LeastSum | None:
         """With values that are lowered until every inequality holds."""
         U[-1] = 0.0
         multipliers = [*map(partial(_few, U), self.rows[:-1], given[:-1]), given[-1]] if few else given
@@ -157,7 +168,7 @@ class _Sum:
             [proved for rows, one in zip(self.rows[mine], multipliers[mine]) for proved in _proved(rows, one)]
             for mine in ours
         ]
-        return LeastSum(float(np.nextafter(bound, -np.inf)), shown, rows)
+        return LeastSum(float(np.nextafter(bound, -np.inf)), shown, rows, splits)
 
     def _missed(self, U: np.ndarray, multipliers: list[np.ndarray], mine: slice) -> float:
         """The most by which an inequality may be missed: what products leave is judged by magnitudes, as |y_j| ≤ 1."""

@@ -19,6 +19,8 @@ from rpl_agent.core.coupled.products.rows import LikeRows
 
 #: Most steps; the gap and the error of equations at which they end, relative to functions.
 STEPS, GAP, MISSED = 80, 2e-5, 1e-8
+#: The gap where it only matters whether the optimum is above a number; above it by this much it is, rounding included.
+ROUGH, CLEAR = 2e-4, 1e-3
 #: How much of the way to a boundary a step goes.
 NEAR = 0.99
 #: Corrections of a step that keep products of multipliers and z between shares of their mean; how much longer a step is
@@ -42,6 +44,14 @@ class _Iterate(NamedTuple):
         return _Iterate(self.U + ahead * step.U, *parts)
 
 
+class Optimum(NamedTuple):
+    """Near the optimum: functions, multipliers and moments."""
+
+    U: np.ndarray
+    multipliers: list[np.ndarray]
+    moments: list[np.ndarray]
+
+
 class InteriorPoint:
     """free (n, 1 + r): which entries of U are sought. The last of the n functions is the number T."""
 
@@ -51,19 +61,24 @@ class InteriorPoint:
 
     @np.errstate(all="ignore")  # what is not finite is not used
     def best(
-        self, U: np.ndarray, multipliers: list[np.ndarray], moments: list[np.ndarray], beyond: float
-    ) -> tuple[np.ndarray, list[np.ndarray]] | None:
-        """(U, multipliers of each row) near the optimum, from those to start with and moments.
+        self,
+        U: np.ndarray,
+        multipliers: list[np.ndarray],
+        moments: list[np.ndarray],
+        beyond: float,
+        enough: float = np.inf,
+    ) -> Optimum | None:
+        """Near the optimum, from functions, multipliers and moments to start with.
 
         None if nothing feasible is found, or as soon as the dual shows that T is not ``beyond`` a number. It ends where
-        rounding keeps it from getting nearer.
+        T is clearly above ``enough``, and where rounding keeps it from getting nearer to the optimum.
         """
         known = [
             part.left(np.where(self.free, 0.0, U), np.zeros_like(one)) for part, one in zip(self.rows, multipliers)
         ]
         z = [one @ part.products.matrix for part, one in zip(self.rows, moments)]
         point = _Iterate(U, multipliers, moments, z)
-        feasible: tuple[np.ndarray, list[np.ndarray]] | None = None
+        feasible, near = None, GAP if enough == np.inf else ROUGH
         for _ in range(STEPS):
             scale = 1.0 + float(np.abs(point.U).max())
             missed = [part.left(point.U, one) for part, one in zip(self.rows, point.multipliers)]
@@ -71,10 +86,10 @@ class InteriorPoint:
             if not (np.isfinite(gap) and most > beyond):
                 return None
             if max(float(np.abs(one).max()) for one in missed) <= MISSED * scale:
-                feasible = point.U, point.multipliers
+                feasible = Optimum(*point[:3])
             elif feasible is not None:
                 break
-            if feasible is not None and gap <= GAP * scale:
+            if feasible is not None and (gap <= near * scale or most - gap > enough + CLEAR * scale):
                 break
             try:
                 point = _Newton(self, point, missed).step(gap / self.count)

@@ -1,0 +1,112 @@
+"""The least sum over pieces of a region, split by the chances of events: products of cuts prove more in each of them.
+
+Intervals of a few visits are wide, and what products of cuts lose is of second order in their width. In a box of many
+coordinates halves of single ones help little; an event with a large effect, such as the last outcome, helps a lot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+
+from rpl_agent.core.coupled.affine import BoxFrame
+from rpl_agent.core.coupled.products.gain import LeastSum
+from rpl_agent.core.coupled.products.rooms import Rooms
+from rpl_agent.core.coupled.products.splits import Split
+
+#: The most pieces of a region, and how many splits of one are tried.
+MOST_PIECES, TRIED = 16, 3
+#: The last splits, which show whether the remaining ones may do.
+LAST = 4
+
+
+class Source(Protocol):
+    """What a piece is made from."""
+
+    def rooms(self) -> Rooms | None: ...
+
+    def halves(self, split: Split) -> tuple[Source, Source] | None:
+        """Where the cut has at least so much room, and where at most; None if this split is not on offer."""
+
+
+@dataclass(eq=False)
+class Piece:
+    """A region or a piece of it, and its halves if it was split."""
+
+    source: Source
+    found: LeastSum
+    split: Split | None = None
+    halves: tuple[Piece, Piece] | None = None
+
+    def leaves(self) -> list[Piece]:
+        return [self] if self.halves is None else [leaf for half in self.halves for leaf in half.leaves()]
+
+    @property
+    def bound(self) -> float:
+        return min(leaf.found.bound for leaf in self.leaves())
+
+
+#: (rooms, a bound that it has to exceed, one above which no better one is looked for) -> the least sum
+Least = Callable[[Rooms, float, float], LeastSum | None]
+
+
+def least_in_pieces(whole: Source, least: Least, enough: float) -> Piece | None:
+    """Pieces whose bounds exceed ``enough``, or as far as splits get; None if nothing is found for the whole."""
+    root, known = _piece(whole, least, -np.inf, enough), list[float]()
+    while root is not None:
+        leaves = root.leaves()
+        worst = min(leaves, key=lambda leaf: leaf.found.bound)
+        known.append(worst.found.bound)
+        left, last = MOST_PIECES - len(leaves), known[-1 - LAST :]
+        pace = (last[-1] - last[0]) / max(len(last) - 1, 1)
+        hopeless = len(known) > 1 and known[-1] + left * pace <= enough
+        if known[-1] > enough or left <= 0 or hopeless or not _split(worst, least, enough):
+            break
+    return root
+
+
+def _piece(source: Source, least: Least, beyond: float, enough: float) -> Piece | None:
+    rooms = source.rooms()
+    found = None if rooms is None else least(rooms, beyond, enough)
+    return None if found is None else Piece(source, found)
+
+
+def _split(piece: Piece, least: Least, enough: float) -> bool:
+    """Split a piece in the best one of the likely ways; whether there is one."""
+    best = -np.inf
+    offered = ((split, piece.source.halves(split)) for split in piece.found.splits)
+    for split, sources in islice((way for way in offered if way[1] is not None), TRIED):
+        halves = list[Piece]()
+        for source in sources or ():
+            half = _piece(source, least, best, enough)
+            if half is None:
+                break
+            halves.append(half)
+        bound = min((half.found.bound for half in halves), default=-np.inf)
+        if len(halves) == 2 and bound > best:
+            best, piece.split, piece.halves = bound, split, (halves[0], halves[1])
+    return piece.halves is not None
+
+
+@dataclass(frozen=True, eq=False)
+class CutRegion:
+    """The region of cuts A x ≤ b over a box."""
+
+    frame: BoxFrame
+    blocks: list[np.ndarray]  # the coordinates of each block
+    A: np.ndarray
+    b: np.ndarray
+
+    def rooms(self) -> Rooms | None:
+        return Rooms.of(self.frame, self.blocks, self.A, self.b)
+
+    def halves(self, split: Split) -> tuple[CutRegion, CutRegion]:
+        end = self.b[split.cut] - split.room
+        return self._within(self.A[split.cut], end), self._within(-self.A[split.cut], -end)
+
+    def _within(self, a: np.ndarray, end: float) -> CutRegion:
+        return replace(self, A=np.vstack([self.A, a]), b=np.append(self.b, end))
