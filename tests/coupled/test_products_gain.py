@@ -150,7 +150,7 @@ def test_the_optimum_is_that_of_another_solver(river, monkeypatch):
     class Spied(interior.InteriorPoint):
         def best(self, U, *more):
             found = super().best(U, *more)
-            seen.append((self, U.copy(), float(found[0][-1, 0])))
+            seen.append((self, U.copy(), float(found.U[-1, 0])))
             return found
 
     monkeypatch.setattr(gain, "InteriorPoint", Spied)
@@ -182,9 +182,9 @@ def test_what_is_not_a_number_proves_nothing(river, monkeypatch, broken):
 
     class Broken(interior.InteriorPoint):
         def best(self, U, *more):
-            U, multipliers = super().best(U, *more)
-            multipliers[broken][-1, 0] = np.nan
-            return U, multipliers
+            found = super().best(U, *more)
+            found.multipliers[broken][-1, 0] = np.nan
+            return found
 
     monkeypatch.setattr(gain, "InteriorPoint", Broken)
     assert least_sum(comparison.problem, rooms, [Term(1.0, best)]) is None
@@ -196,7 +196,7 @@ def test_a_search_starts_where_two_certificates_and_boxes_fail(river):
     plain, found = comparison.bounds(1, 1), comparison.bounds(1, 1, 0.0)
     assert plain.lower < 0.0 < found.lower < found.center < comparison.upper() < plain.upper
     assert comparison.bounds(1, 1, found.lower + 0.01).lower == plain.lower  # and what cannot exceed it ends early
-    assert abs(plain.hope - found.lower) < 0.5
+    assert found.lower < plain.attained < found.lower + 0.5
 
 
 def test_what_is_not_covered(river, monkeypatch):
@@ -205,7 +205,8 @@ def test_what_is_not_covered(river, monkeypatch):
     problem, region, pair = comparison.problem, comparison.region, [Term(1.0, best), Term(-1.0, used)]
     limited = compared(pmdp, river_log(pmdp, theta, used, 30), replace(GAIN, horizon=5), best, used)
     assert (
-        rooms_of(limited.problem, region) is None and limited.bounds(1, 1).hope == -np.inf < np.inf == limited.upper()
+        rooms_of(limited.problem, region) is None
+        and limited.bounds(1, 1).attained == -np.inf < np.inf == limited.upper()
     )
     rooms = rooms_of(problem, region)
     for name in ("MOST_PRODUCTS", "MOST_UNKNOWN", "MOST_NUMBERS"):

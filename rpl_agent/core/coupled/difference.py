@@ -21,6 +21,7 @@ from rpl_agent.core.coupled.products.gain import LeastSum, least_sum, rooms_of
 from rpl_agent.core.coupled.products.pieces import CutRegion, least_in_pieces
 from rpl_agent.core.coupled.products.rooms import Rooms
 from rpl_agent.core.coupled.products.rows import Term
+from rpl_agent.core.highs import minimiser
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -31,6 +32,8 @@ from rpl_agent.core.solver.problem import Problem
 
 #: total transitions that all pieces may have: each piece is three passes over the model
 WORK = 100_000_000
+#: the most steps downhill, and how much of the way to the best corner is tried in each
+DOWNHILL, STEPS = 20, (1.0, 0.5, 0.25, 0.125)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class ValueDifference:
     upper: float
     center: float = np.nan  # the difference at the centre of the region: no bound
     spread: float = np.nan  # by how much it falls from there to the least over the region, to first order: no bound
-    hope: float = -np.inf  # about the lower bound that a search would find: no bound; −inf where there is no search
+    #: the least difference at a parameter of the region that was found, so that no lower bound is larger; −inf where
+    #: functions are not looked for any longer
+    attained: float = -np.inf
 
 
 class Comparison:
@@ -73,7 +78,7 @@ class Comparison:
         if rooms is None:
             return best
         lower = best.lower if beyond == np.inf else self._least(rooms, self.one, self.other, max(best.lower, beyond))
-        return replace(best, lower=max(best.lower, lower), hope=self._hope(rooms))
+        return replace(best, lower=max(best.lower, lower), attained=self._attained(rooms))
 
     def upper(self) -> float:
         """The upper bound by the functions that `bounds` looks longer for; inf where there are none."""
@@ -96,15 +101,28 @@ class Comparison:
         found = least_in_pieces(whole, least, enough + rounding)
         return -np.inf if found is None else float(np.nextafter(found.bound - rounding, -np.inf))
 
-    def _hope(self, rooms: Rooms) -> float:
-        """The least difference to first order, from a point in the middle of the region: the box's own centre may be
-        far outside."""
-        center = rooms.frame.center + rooms.frame.half * rooms.middle[1:]
-        frame = BoxFrame(center, rooms.frame.half, None, is_reduced=True)
+    def _attained(self, rooms: Rooms) -> float:
+        """The least difference that steps downhill find in the region: no lower bound is larger."""
+        y, least = rooms.middle[1:], np.inf
+        for _ in range(DOWNHILL):
+            found = self._near(rooms, y)
+            if found is None:
+                return -np.inf
+            least, slope = min(least, found[0]), found[1]
+            corner = minimiser(slope, -rooms.forms[:, 1:], rooms.forms[:, 0])
+            tried = [] if corner is None else [y + share * (corner - y) for share in STEPS]
+            reached = [(self._near(rooms, one), one) for one in tried]
+            lower = [(near[0], k) for k, (near, _) in enumerate(reached) if near is not None and near[0] < least]
+            if not lower:
+                break
+            y = reached[min(lower)[1]][1]
+        return least
+
+    def _near(self, rooms: Rooms, y: np.ndarray) -> tuple[float, np.ndarray] | None:
+        """The difference and its gradient at a point of the region's box."""
+        frame = BoxFrame(rooms.frame.center + rooms.frame.half * y, rooms.frame.half, None, is_reduced=True)
         first, second = (self._at_start(frame, policy) for policy in (self.one, self.other))
-        if first is None or second is None:
-            return -np.inf
-        return frame.minimum(self.region, first[0] - second[0], first[1] - second[1])
+        return None if first is None or second is None else (first[0] - second[0], first[1] - second[1])
 
     def _least(self, rooms: Rooms, one: Policy, other: Policy, beyond: float) -> float:
         found = least_sum(self.problem, rooms, [Term(1.0, one), Term(-1.0, other)], beyond)

@@ -352,9 +352,9 @@ class _Comparing:
     def best_of(self, found: list[Improvement]) -> Improvement:
         """The largest improvement, after a search for other functions for the most promising policies."""
         best = first = self._refined(max(found, key=lambda one: (one.lower, one.estimate)))
-        for likely in sorted(found, key=lambda one: -self._common[one.chosen].hope)[:SEARCHED]:
+        for likely in sorted(found, key=lambda one: -self._common[one.chosen].attained)[:SEARCHED]:
             enough = max(best.lower, 0.0)
-            if not self._common[likely.chosen].hope > enough:
+            if not self._common[likely.chosen].attained > enough:
                 break
             again = self._gain(likely.policy, 1, beyond=enough)
             if again.lower > enough:
@@ -368,9 +368,9 @@ class _Comparing:
 
     def _by_events(self, found: list[Improvement], best: Improvement) -> Improvement:
         """The improvement of the most promising policy, by pieces of the region that are split by events."""
-        likely = max(found, key=lambda one: self._common[one.chosen].hope)
+        likely = max(found, key=lambda one: self._common[one.chosen].attained)
         compared = self._compared(likely.policy)
-        if compared is None or not self._common[likely.chosen].hope > 0.0:
+        if compared is None or not self._common[likely.chosen].attained > 0.0:
             return best
         lower = compared.lower_by_events(0.0)
         return replace(likely, lower=lower, method=COMMON, more_episodes=0) if lower > 0.0 else best

@@ -20,7 +20,7 @@ from rpl_agent.core.coupled.products.splits import Split
 
 #: The most pieces of a region, and how many splits of one are tried.
 MOST_PIECES, TRIED = 16, 3
-#: The last splits, which show whether the remaining ones may do.
+#: So many splits, the last ones, show what the next ones gain.
 LAST = 4
 
 
@@ -56,17 +56,26 @@ Least = Callable[[Rooms, float, float], LeastSum | None]
 
 def least_in_pieces(whole: Source, least: Least, enough: float) -> Piece | None:
     """Pieces whose bounds exceed ``enough``, or as far as splits get; None if nothing is found for the whole."""
-    root, known = _piece(whole, least, -np.inf, enough), list[float]()
+    root, gains = _piece(whole, least, -np.inf, enough), list[float]()
     while root is not None:
-        leaves = root.leaves()
-        worst = min(leaves, key=lambda leaf: leaf.found.bound)
-        known.append(worst.found.bound)
-        left, last = MOST_PIECES - len(leaves), known[-1 - LAST :]
-        pace = (last[-1] - last[0]) / max(len(last) - 1, 1)
-        hopeless = len(known) > 1 and known[-1] + left * pace <= enough
-        if known[-1] > enough or left <= 0 or hopeless or not _split(worst, least, enough):
+        short = [leaf for leaf in root.leaves() if not leaf.bound > enough]
+        left = MOST_PIECES - len(root.leaves())
+        if not short or left < _needed([enough - leaf.bound for leaf in short], gains[-LAST:]):
             break
+        worst = min(short, key=lambda leaf: leaf.bound)
+        before = worst.bound
+        if not _split(worst, least, enough):
+            break
+        gains.append(worst.bound - before)
     return root
+
+
+def _needed(missing: list[float], gains: list[float]) -> float:
+    """About how many splits pieces need that are short by so much."""
+    if not gains:
+        return len(missing)
+    pace = sum(gains) / len(gains)
+    return sum(max(1.0, np.ceil(one / pace)) for one in missing) if pace > 0.0 else np.inf
 
 
 def _piece(source: Source, least: Least, beyond: float, enough: float) -> Piece | None:
