@@ -1586,13 +1586,15 @@ class Statement:
 
     def leaves(self, region: Known, part: dict[str, Any]) -> list[tuple[Known, dict[str, Any]]]:
         """A region is split in two by a coordinate or an event, empty as cuts contradict each other, or one piece."""
-        for kind, ways in (("split", region.halves), ("event", region.sides)):
-            if (split := part.get(kind)) is None:
-                continue
+        split, event = part.get("split"), part.get("event")
+        if split is not None or event is not None:
             self.splits += 1
             need(self.splits < MOST_PIECES, f"the region has more than {MOST_PIECES} pieces")
-            halves = zip(ways(split[0], exact(split[1])), part["pieces"], strict=True)
-            return [found for half, piece in halves for found in self.leaves(half, piece)]
+            halves = (
+                region.sides(event[0], exact(event[1])) if split is None else region.halves(split[0], exact(split[1]))
+            )
+            found = [self.leaves(half, piece) for half, piece in zip(halves, part["pieces"], strict=True)]
+            return [leaf for leaves in found for leaf in leaves]
         if (multipliers := part.get("empty")) is not None:
             need(region.most([Fraction(0)] * len(region.reach), multipliers) < 0, "a piece is not empty")
             return []

@@ -3,6 +3,7 @@
 import copy
 import json
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -80,12 +81,63 @@ def test_halves_are_together_all_and_each_has_its_end(proved):
     assert region.ends == region_of(proved[1]).ends  # the whole stays as it is
 
 
-def test_an_end_beyond_the_interval_changes_nothing(proved):
+def interval_region():
+    """A region of three expressions of two coordinates, x, y and 1 − x − y, and a constant one before them."""
+    region, one = object.__new__(checker.Known), checker.ONE
+    terms = [[Fraction(1, 2), 0, 0], [0, 1, 0], [0, 0, 1], [1, -1, -1]]
+    region.line = SimpleNamespace(den=1, free=[1, 2, 3], terms=terms, domain=[])
+    region.ends = {"low": [0, one // 8, one // 4, 0], "high": [one, one // 2, one * 3 // 4, one]}
+    region.names = ["low 1", "high 1", "low 2", "high 2", "low 3", "high 3"]
+    region.cuts = [region.cut(name) for name in region.names]
+    return region
+
+
+@pytest.mark.parametrize("f", [1, 2, 3])
+def test_a_half_has_another_end_of_one_interval(f):
+    region, end = interval_region(), Fraction(1, 3)
+    before = copy.deepcopy((region.ends, region.cuts))
+    halves = region.sides(f, end)
+    for half, kind, other in zip(halves, ("high", "low"), ("low", "high")):
+        ends, k = half.ends[kind], region.names.index(f"{kind} {f}")
+        assert half.ends[other] == region.ends[other] and len(ends) == 4
+        assert [x for i, x in enumerate(ends) if i != f] == [x for i, x in enumerate(region.ends[kind]) if i != f]
+        assert half.cuts[:k] + half.cuts[k + 1 :] == region.cuts[:k] + region.cuts[k + 1 :]
+        assert half.cuts[k] == half.cut(f"{kind} {f}") != region.cuts[k]
+    high, low = (Fraction(half.ends[kind][f], checker.ONE) for half, kind in zip(halves, ("high", "low")))
+    assert low < end < high < low + Fraction(2, checker.ONE)  # a third is no binary number: nothing is lost between
+    assert (region.ends, region.cuts) == before
+
+
+def test_an_end_beyond_the_interval_changes_nothing():
     """All is on one side: the interval is not widened."""
-    region = region_of(proved[1])
-    f = next(iter(events(proved[1]["gain lower"])))["event"][0]
-    for end, side in ((Fraction(2), 0), (Fraction(-1), 1)):
-        assert region.sides(f, end)[side].cuts == region.cuts
+    for end, side in ((Fraction(9, 10), 0), (Fraction(1, 100), 1)):
+        assert interval_region().sides(1, end)[side].cuts == interval_region().cuts
+
+
+def test_what_does_not_vary_splits_nothing():
+    for f in (0, 4, -1):
+        with pytest.raises(checker.Refused, match="does not vary"):
+            interval_region().sides(f, Fraction(1, 2))
+
+
+def test_pieces_are_the_two_sides_in_order(monkeypatch):
+    """Below first; each with its own part of the file."""
+    statement, region = object.__new__(checker.Statement), interval_region()
+    statement.splits = 0
+    part = {"event": [1, 0.25], "pieces": ["first", {"event": [2, 0.5], "pieces": ["second", "third"]}]}
+    plain = checker.Statement.leaves
+    monkeypatch.setattr(
+        checker.Statement,
+        "leaves",
+        lambda self, region, part: plain(self, region, part) if isinstance(part, dict) else [(region, part)],
+    )
+    found = statement.leaves(region, part)
+    assert [one for _, one in found] == ["first", "second", "third"] and statement.splits == 2
+    below, second, third = (one for one, _ in found)
+    quarter, half = checker.ONE // 4, checker.ONE // 2
+    assert below.ends == {"low": region.ends["low"], "high": [checker.ONE, quarter, *region.ends["high"][2:]]}
+    assert second.ends["low"][1] == third.ends["low"][1] == quarter
+    assert second.ends["high"][2] == half == third.ends["low"][2] and third.ends["high"] == region.ends["high"]
 
 
 def test_forged_splits_are_refused(proved):
