@@ -132,7 +132,7 @@ def _improved(arguments: argparse.Namespace, source: ModelSource, show: Show) ->
         # --fixed-length is about rows: how many episodes they hold depends on the data
         returns = log_returns(source.pmdp, arguments.data, source.objective, bounds=bounds, shown=source.shown)
     show("candidate policies", 0, None)
-    shown = partial(show, "policies compared")
+    shown = partial(show, "policies and pieces compared")
     found = improve(source.pmdp, counts, source.objective, baseline, policy, config, returns=returns, progress=shown)
     if arguments.output:
         found = write_stated(arguments, source, counts, found, show)

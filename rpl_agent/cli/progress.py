@@ -29,6 +29,6 @@ def progress_bar(arguments: argparse.Namespace) -> Iterator[Show]:
                 if current is not None:
                     bar.remove_task(current.id)
                 bar.add_task(what, total=number)
-            bar.update(bar.task_ids[-1], completed=done)
+            bar.update(bar.task_ids[-1], completed=done, total=number)
 
         yield show

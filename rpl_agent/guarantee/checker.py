@@ -1586,15 +1586,12 @@ class Statement:
 
     def leaves(self, region: Known, part: dict[str, Any]) -> list[tuple[Known, dict[str, Any]]]:
         """A region is split in two by a coordinate or an event, empty as cuts contradict each other, or one piece."""
-        split, event = part.get("split"), part.get("event")
-        if split is not None or event is not None:
+        if (split := part.get("split", part.get("event"))) is not None:
             self.splits += 1
             need(self.splits < MOST_PIECES, f"the region has more than {MOST_PIECES} pieces")
-            halves = (
-                region.sides(event[0], exact(event[1])) if split is None else region.halves(split[0], exact(split[1]))
-            )
-            found = [self.leaves(half, piece) for half, piece in zip(halves, part["pieces"], strict=True)]
-            return [leaf for leaves in found for leaf in leaves]
+            halve = region.halves if "split" in part else region.sides
+            halves = zip(halve(split[0], exact(split[1])), part["pieces"], strict=True)
+            return [found for half, piece in halves for found in self.leaves(half, piece)]
         if (multipliers := part.get("empty")) is not None:
             need(region.most([Fraction(0)] * len(region.reach), multipliers) < 0, "a piece is not empty")
             return []

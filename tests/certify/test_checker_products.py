@@ -15,7 +15,7 @@ from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.claims.improvement import COMMON
 from rpl_agent.guarantee.proof import prove
-from rpl_agent.guarantee.proof.write import stated
+from rpl_agent.guarantee.proof.stated import stated
 from tests.reference.river import GAIN, river_log, small_river
 
 #: y1 ≤ 1/2; y1 ≥ −1/2; y2 ≤ 0; and y1 + y2 ≤ 1/3, in the box |y| ≤ 1

@@ -25,7 +25,7 @@ from rpl_agent.formats.logs import read_log, simulate_log
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.claims.frequencies import logged_baseline
 from rpl_agent.guarantee.claims.improvement import COMMON, RETURNS, more_episodes
-from rpl_agent.guarantee.proof.write import stated
+from rpl_agent.guarantee.proof.stated import stated
 from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify_improvement
 from tests.coupled.test_coupled import CENTER, cases, prepared

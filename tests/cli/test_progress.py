@@ -54,7 +54,7 @@ def run(tmp_path, monkeypatch):
     [
         (CERTIFY, ["episodes", "certificate"]),
         ([*CERTIFY, "--output", "a.json"], ["episodes", "certificate", "proof"]),
-        (IMPROVE, ["episodes", "candidate policies", "policies compared", "proof"]),
+        (IMPROVE, ["episodes", "candidate policies", "policies and pieces compared", "proof"]),
     ],
     ids=["certify", "certify with a proof", "improve"],
 )

@@ -36,6 +36,7 @@ CHECKED = tuple(
         "_products",
         "_cuts",
         "_pieces",
+        "_events",
         "_plays",
         "_claims",
         "",

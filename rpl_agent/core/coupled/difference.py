@@ -18,7 +18,7 @@ from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.coupled.gradients.cuts import offered_cuts
 from rpl_agent.core.coupled.pieces import SPLIT, worst_of_boxes
 from rpl_agent.core.coupled.products.gain import LeastSum, least_sum, rooms_of
-from rpl_agent.core.coupled.products.pieces import CutRegion, least_in_pieces
+from rpl_agent.core.coupled.products.pieces import CutRegion, Progress, least_in_pieces
 from rpl_agent.core.coupled.products.rooms import Rooms
 from rpl_agent.core.coupled.products.rows import Term
 from rpl_agent.core.highs import minimiser
@@ -85,7 +85,7 @@ class Comparison:
         rooms = rooms_of(self.problem, self.region) if self.applies else None
         return np.inf if rooms is None else -self._least(rooms, self.other, self.one, -np.inf)
 
-    def lower_by_events(self, enough: float) -> float:
+    def lower_by_events(self, enough: float, progress: Progress | None = None) -> float:
         """A lower bound by the functions that `bounds` looks longer for, over pieces of the region, split by events,
         until it exceeds ``enough``; −inf where there is none."""
         rooms = rooms_of(self.problem, self.region) if self.applies else None
@@ -98,7 +98,7 @@ class Comparison:
         def least(rooms: Rooms, beyond: float, enough: float) -> LeastSum | None:
             return least_sum(self.problem, rooms, terms, beyond, enough)
 
-        found = least_in_pieces(whole, least, enough + rounding)
+        found = least_in_pieces(whole, least, enough + rounding, progress)
         return -np.inf if found is None else float(np.nextafter(found.bound - rounding, -np.inf))
 
     def _attained(self, rooms: Rooms) -> float:

@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rpl_agent.core.coupled.difference import Comparison, ValueDifference
+from rpl_agent.core.coupled.products.pieces import Progress
 from rpl_agent.core.errors import DataError, ModelError, front_door
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
@@ -252,7 +253,13 @@ def improve(
         asked = {"the given one": policy}
     else:
         asked = dict(candidates(pmdp, counts, objective, inner, found, given))
-    best = comparing.best_of(list(_reported(comparing.all_of(asked), len(asked), progress)))
+    compared = list(_reported(comparing.all_of(asked), len(asked), progress))
+
+    def split(pieces: int, most: int) -> None:
+        if progress is not None:
+            progress(len(asked) + pieces, len(asked) + most)
+
+    best = comparing.best_of(compared, split)
     fixed = None if config.is_anytime else "fixed-N only: not valid if data decided how much data there is"
     notes = tuple(note for note in (found.fallback, fixed, pmdp.assumption) if note)
     best = replace(best, delta=config.delta, notes=notes)
@@ -349,8 +356,11 @@ class _Comparing:
         for name, policy in policies.items():
             yield self._one(name, policy)
 
-    def best_of(self, found: list[Improvement]) -> Improvement:
-        """The largest improvement, after a search for other functions for the most promising policies."""
+    def best_of(self, found: list[Improvement], progress: Progress) -> Improvement:
+        """The largest improvement, after a search for other functions for the most promising policies.
+
+        progress : is told of the pieces of the region, where it is split
+        """
         best = first = self._refined(max(found, key=lambda one: (one.lower, one.estimate)))
         for likely in sorted(found, key=lambda one: -self._common[one.chosen].attained)[:SEARCHED]:
             enough = max(best.lower, 0.0)
@@ -360,19 +370,19 @@ class _Comparing:
             if again.lower > enough:
                 best = replace(likely, lower=again.lower, method=COMMON, more_episodes=0)
         if not best.improves:
-            best = self._by_events(found, best)
+            best = self._by_events(found, best, progress)
         if best is first:
             return best
         compared = self._compared(best.policy)
         return best if compared is None else replace(best, upper=min(best.upper, compared.upper()))
 
-    def _by_events(self, found: list[Improvement], best: Improvement) -> Improvement:
+    def _by_events(self, found: list[Improvement], best: Improvement, progress: Progress) -> Improvement:
         """The improvement of the most promising policy, by pieces of the region that are split by events."""
         likely = max(found, key=lambda one: self._common[one.chosen].attained)
         compared = self._compared(likely.policy)
         if compared is None or not self._common[likely.chosen].attained > 0.0:
             return best
-        lower = compared.lower_by_events(0.0)
+        lower = compared.lower_by_events(0.0, progress)
         return replace(likely, lower=lower, method=COMMON, more_episodes=0) if lower > 0.0 else best
 
     def _refined(self, best: Improvement) -> Improvement:

@@ -1,4 +1,4 @@
-"""`prove`: the proof of a certificate, for `guarantee.checker`; `stated`: the certificate with the proof's numbers.
+"""`prove`: the proof of a certificate, for `guarantee.checker`.
 
 The set is that of the certificate (`likelihood.region.learned`); a proof records which of its parts were used.
 """
@@ -11,10 +11,9 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.combined import CombinedModel
-from rpl_agent.guarantee.claims.improvement import APART, COMMON, Improvement, more_episodes
+from rpl_agent.guarantee.claims.improvement import Improvement
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.region import Learned, has_joint_set, learned
 from rpl_agent.guarantee.proof.content import data_content
@@ -80,48 +79,6 @@ def proof_path(certificate: Path) -> Path:
     if certificate.name == "certificate.json":
         return certificate.with_name("proof.json.gz")
     return certificate.with_suffix(".proof.json.gz")
-
-
-Stated = TypeVar("Stated", Certificate, Improvement)
-
-
-def stated(found: Stated, proof: dict[str, Any]) -> Stated:
-    """The certificate with the numbers of its proof: its own, unless the checker can show only weaker ones."""
-    return _stated_improvement(found, proof) if isinstance(found, Improvement) else _stated(found, proof)
-
-
-def _stated(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
-    if "refused" in proof:
-        return certificate
-    bounds: dict[str, Any] = {"lower": -math.inf, "upper": math.inf, "regret": math.inf}
-    known = {name: bound for name, bound in proof["claim"].items() if bound is not None}
-    bounds |= {name: known[name] for name in bounds if name in known}
-    limits = tuple(
-        claim.with_bounds(*(known.get(f"limit {k} {part}") for part in ("lower", "upper", "best")))
-        for k, claim in enumerate(certificate.limits)
-    )
-    return replace(certificate, **bounds, proved=True, optimal=known.get("optimal", False), limits=limits)
-
-
-def _stated_improvement(found: Improvement, proof: dict[str, Any]) -> Improvement:
-    if "refused" in proof:
-        return replace(found, unproved=str(proof["refused"]))
-    known = {name: math.inf if bound is None else bound for name, bound in proof["claim"].items()}
-    low = {name: -math.inf if bound is None else bound for name, bound in proof["claim"].items()}
-    lower = low["gain lower"]
-    more = (
-        found.more_episodes if lower >= found.lower else more_episodes(found.episodes, lower, math.nan, found.estimate)
-    )
-    return replace(
-        found,
-        lower=lower,
-        more_episodes=more,
-        upper=known["gain upper"],
-        value=(low["lower"], known["upper"]),
-        baseline_value=(low["baseline lower"], known["baseline upper"]),
-        method=APART if proof.get("gain lower") is None else COMMON,
-        proved=True,
-    )
 
 
 def write_proof(path: Path, proof: dict[str, Any]) -> None:

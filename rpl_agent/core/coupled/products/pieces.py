@@ -50,16 +50,20 @@ class Piece:
         return min(leaf.found.bound for leaf in self.leaves())
 
 
+#: Is told how many pieces there are, of the most.
+Progress = Callable[[int, int], None]
 #: (rooms, a bound that it has to exceed, one above which no better one is looked for) -> the least sum
 Least = Callable[[Rooms, float, float], LeastSum | None]
 
 
-def least_in_pieces(whole: Source, least: Least, enough: float) -> Piece | None:
+def least_in_pieces(whole: Source, least: Least, enough: float, progress: Progress | None = None) -> Piece | None:
     """Pieces whose bounds exceed ``enough``, or as far as splits get; None if nothing is found for the whole."""
     root, gains = _piece(whole, least, -np.inf, enough), list[float]()
     while root is not None:
         short = [leaf for leaf in root.leaves() if not leaf.bound > enough]
         left = MOST_PIECES - len(root.leaves())
+        if progress is not None:
+            progress(MOST_PIECES - left, MOST_PIECES)
         if not short or left < _needed([enough - leaf.bound for leaf in short], gains[-LAST:]):
             break
         worst = min(short, key=lambda leaf: leaf.bound)
