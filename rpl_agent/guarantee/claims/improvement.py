@@ -12,8 +12,8 @@ baseline's action frequencies are unknowns as well (see `frequencies`): its choi
 Nothing is bet on the improvement. Payoffs along its gradient at the estimate of each mark would be valid, but with few
 data that gradient turns from mark to mark. Over several blocks, the functions that prove an improvement lose far more
 than the set does: even a slab along the true gradient hardly helps them. `guarantee.proof` proves an improvement over a
-given baseline for the checker: over the whole region or, where data are few, over pieces of it or by products of its
-cuts.
+given baseline for the checker: over the whole region or, where data are few, over pieces of it, by products of its
+cuts, or by these in pieces.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def improve(
         by how often it took which action (its choices then have to depend on the state alone)
     policy : the policy to compare; by default the one with the largest certified improvement among several
     returns : of the log, for an unknown baseline (`rpl_agent.log_returns`)
-    progress : called with the number of policies that were compared, and of all
+    progress : called with the number of policies and pieces of the region that were compared, and of all so far
     settings : fields of ``config``, for example delta
 
     >>> toss = lambda s: {"safe": {1: "0.5", 2: "0.5"}, "bold": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
