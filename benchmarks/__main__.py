@@ -30,7 +30,7 @@ OPTIONS = {
     "tightness": ("jobs", "only", "first"), "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"),
     "solver": ("only",),
     "paths": ("only",), "cyclic": ("only", "folder"), "no_model": ("only", "first"),
-    "scale": ("only",), "improvement": ("only",),
+    "scale": ("only",), "improvement": ("only", "first"),
 }  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def main() -> None:
         "--problems", type=int, help="how many problems the fuzz solves at least, however long it takes"
     )
     parser.add_argument("--jobs", type=int, help="processes of the fuzz, of tightness and of bets")
-    parser.add_argument("--first", type=int, help="first seed of the fuzz, tightness, bets and no_model")
+    parser.add_argument("--first", type=int, help="first seed of the fuzz, tightness, bets, improvement and no_model")
     parser.add_argument("--polynomial", action="store_true", default=None, help="fuzz over polynomial models")
     parser.add_argument("--proofs", action="store_true", default=None, help="fuzz of certificates and their proofs")
     parser.add_argument("--regrets", action="store_true", default=None, help="fuzz of regrets and of what is optimal")

@@ -17,7 +17,8 @@ that turns out false the row has a column ``failure``.
 Third table: the best policy is in use, so every improvement is false; their share must not exceed δ.
 
 There are 100 seeds and 10^4 runs, or as many as 30 processor seconds allow for each row; ``--full`` takes a hundred
-times that: hours, for the night. ``--only`` chooses a world, "cliff grid" or "best policy in use".
+times that: hours, for the night. ``--only`` chooses a world, "cliff grid" or "best policy in use"; ``--first N``
+chooses other seeds for the first table.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ SIZES, FINE = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 
 PATIENCE = 30.0
 
 
-def rows(smoke: bool = False, full: bool = False, only: str = "") -> list[dict[str, Any]]:
+def rows(smoke: bool = False, full: bool = False, only: str = "", first: int = 0) -> list[dict[str, Any]]:
     patience = 100.0 * PATIENCE if full else PATIENCE
     seeds, runs, names = (1, 4, ("grid", "resource gathering")) if smoke else (100, 10_000, tuple(WORLDS))
     found = list[dict[str, Any]]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RPLWarning)
-        found += [_world(name, seeds, patience, smoke) for name in names if only in ("", name)]
+        found += [_world(name, range(first, first + seeds), patience, smoke) for name in names if only in ("", name)]
         if only in ("", "cliff grid"):
             found += _cliff(100 if full else 1 if smoke else 3, smoke)
         if only in ("", "best policy in use"):
@@ -107,7 +108,7 @@ WORLDS: dict[str, Any] = {
 }
 
 
-def _world(name: str, seeds: int, patience: float, smoke: bool) -> dict[str, Any]:
+def _world(name: str, seeds: range, patience: float, smoke: bool) -> dict[str, Any]:
     pmdp, theta, discount, steps = WORLDS[name]()
     objective = Objective.discounted("gain", discount)
     best = solve_at(pmdp, theta, objective).policy
@@ -118,7 +119,7 @@ def _world(name: str, seeds: int, patience: float, smoke: bool) -> dict[str, Any
     sizes = SIZES[:7] if smoke else SIZES
     began = time.process_time()
     needed, failed = [], 0
-    for seed in range(seeds):
+    for seed in seeds:
         count, holds = _first(pmdp, theta, objective, used, sizes, seed, steps)
         needed.append(count)
         failed += not holds
