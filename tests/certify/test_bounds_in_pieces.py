@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,8 +17,9 @@ from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.limits import certify
-from rpl_agent.guarantee.proof import prove
+from rpl_agent.guarantee.proof import prove, write
 from rpl_envs.toy_text import frozen_lake
+from tests.certify.proved import OBJECTIVES, model, sampled
 
 EPISODES, SEED = 100, 1
 
@@ -77,3 +79,12 @@ def test_pieces_that_do_not_prove_the_bound_are_refused(name):
     FORGED[name](proof["lower"])
     with pytest.raises((checker.Refused, *checker.MALFORMED)):
         checker.check(proof)
+
+
+def test_a_proof_of_more_than_was_computed_takes_no_pieces(monkeypatch):
+    pmdp, counts, tried = model(), sampled(model(), 4000), []
+    found = certify(pmdp, counts, OBJECTIVES["Pmax"], pieces=1)
+    in_pieces = write.proved_in_pieces
+    monkeypatch.setattr(write, "proved_in_pieces", lambda *given: tried.append(given) or in_pieces(*given))
+    asked = replace(found, lower=found.lower - 0.1, upper=found.upper + 0.1, regret=found.regret + 0.2)
+    assert "refused" not in prove(pmdp, counts, asked) and not tried

@@ -165,8 +165,10 @@ def test_forged_proofs_of_narrower_cuts_are_refused(monkeypatch):
         patch.setattr(checker.Known, "cut", narrow)
         forged = json.loads(json.dumps(prove(pmdp, counts, replace(found, lower=found.lower + 0.05))))
         assert checker.check(forged)["gain lower"] == found.lower + 0.05
+    honest = json.loads(json.dumps(prove(pmdp, counts, found)))
+    gain = {"gain lower": forged["gain lower"], "claim": honest["claim"] | {"gain lower": found.lower + 0.05}}
     with pytest.raises(checker.Refused, match="misses its inequality"):
-        checker.check(forged)
+        checker.check(honest | gain)
 
 
 def test_cuts_without_a_likelihood(proved):

@@ -112,6 +112,18 @@ def test_the_axis_that_gains_most_is_split():
     assert split_boxes(root, attempt, np.ones(2), 2, 0.0) == 0.5 and root.axis == 1
 
 
+def test_only_the_widest_axes_are_tried():
+    tried = []
+
+    def attempt(low, high):
+        tried.append((high - low).tolist())
+        return 0.0, None
+
+    root = BoxNode(np.zeros(2), np.array([5.0, 4.0]), 1.0)
+    split_boxes(root, attempt, np.array([1.0, 2.0]), 2, 0.0, axes=1)
+    assert tried == [[5.0, 2.0], [5.0, 2.0]] and root.axis == 1  # the model changes twice as much along it
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_split_that_is_given_up_early_would_not_be_the_best(seed):
     """The same boxes as if both halves of every split were bounded, ties and boxes without a bound among them."""
@@ -130,10 +142,10 @@ def test_a_split_that_is_given_up_early_would_not_be_the_best(seed):
         return min(ways, key=lambda way: pieces._merit(way[1]))
 
     roots = [BoxNode(np.zeros(3), np.array([3.0, 2.0, 5.0]), 2.0) for _ in range(2)]
-    split_boxes(roots[0], of(0), np.ones(3), 8, 0.0, least=0.0)
+    split_boxes(roots[0], of(0), np.ones(3), 8, 0.0, least=0.0, axes=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces.BoxSplits, "best", in_full)
-        split_boxes(roots[1], of(1), np.ones(3), 8, 0.0, least=0.0)
+        split_boxes(roots[1], of(1), np.ones(3), 8, 0.0, least=0.0, axes=3)
 
     def shape(node):
         return (node.bound, node.axis, node.halves and [shape(half) for half in node.halves])

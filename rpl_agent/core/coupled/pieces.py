@@ -29,8 +29,9 @@ GAINED = 0.003
 CHECKED = 100_000
 #: no more boxes once a split gains less than this share of the bound
 SETTLED = 1e-3
-#: how many coordinates are tried for a split, the widest ones first
-AXES = 3
+#: how many coordinates a split tries, the widest ones first: the widest one is enough for a bound on one value, while
+#: the functions of two values may lose most along different ones
+BOUND_AXES, DIFFERENCE_AXES = 1, 2
 #: the middle of a box is rounded to this share of its width, so that its digits are few
 ROUNDED = 2.0**-6
 
@@ -63,6 +64,7 @@ def split_boxes(
     enough: float,
     least: float | None = None,
     useless: float = np.inf,
+    axes: int = DIFFERENCE_AXES,
 ) -> float:
     """Split a box until the worst bound is good enough, or a budget of boxes is spent; return the worst bound.
 
@@ -71,14 +73,15 @@ def split_boxes(
     least : what a split must gain; by default a share of the bound
     useless : a bound that serves no purpose: splits end where the remaining ones would not get below it, if each of
         them gained as much as the last one
+    axes : how many coordinates are tried for a split
     """
     leaves, splits = [root], BoxSplits(attempt)
     while len(leaves) < budget:
         worst = max(leaves, key=lambda leaf: leaf.bound)
         if worst.bound <= enough:
             break
-        axes = np.argsort(-sizes * (worst.upper - worst.lower), kind="stable")[:AXES].tolist()
-        axis, halves = splits.best(worst, axes)
+        widest = np.argsort(-sizes * (worst.upper - worst.lower), kind="stable")
+        axis, halves = splits.best(worst, widest[:axes].tolist())
         gained = SETTLED * abs(worst.bound) if least is None else least
         if math.isfinite(worst.bound) and not _merit(halves)[0] < worst.bound - gained:
             break
@@ -153,12 +156,13 @@ def worst_of_boxes(
     least: float | None = None,
     useless: float = np.inf,
     hopeless: float = np.inf,
+    axes: int = DIFFERENCE_AXES,
 ) -> float:
     """A bound for the whole region, the worst of those of boxes that cover it; inf if there is none.
 
     directions : (F, r) in which expressions vary
     attempt : (the part of the region in a box, the frame of the box) -> a bound there; larger is worse
-    enough, least, useless : see `split_boxes`
+    enough, least, useless, axes : see `split_boxes`
     hopeless : a bound of one box around the region that is not worth a split
     """
     if region.dimension > GRAPH_DIMENSION or budget < 2:
@@ -174,4 +178,4 @@ def worst_of_boxes(
     root = BoxNode(low, high, *bounded(low, high))
     if root.bound > hopeless:
         return np.inf
-    return split_boxes(root, bounded, np.abs(directions).max(axis=0), budget, enough, least, useless)
+    return split_boxes(root, bounded, np.abs(directions).max(axis=0), budget, enough, least, useless, axes)

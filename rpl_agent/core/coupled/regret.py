@@ -24,7 +24,7 @@ from rpl_agent.core.coupled.expansion import (
     greedy_policy,
 )
 from rpl_agent.core.coupled.optimality import RowVerdict, settled_rows
-from rpl_agent.core.coupled.pieces import GAINED, affordable_pieces, worst_of_boxes
+from rpl_agent.core.coupled.pieces import DIFFERENCE_AXES, GAINED, affordable_pieces, worst_of_boxes
 from rpl_agent.core.model import Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -80,7 +80,8 @@ def proved_regret(found: CoupledBounds, region: Region, policy: Policy, known: f
     if is_close and isinstance(whole, Frame) and found.proved:
         count = affordable_pieces(pieces, problem.pmdp.num_transitions, problem.objective.horizon)
         limits = {"least": GAINED * most, "useless": known, "hopeless": HOPELESS * known}
-        most = min(most, worst_of_boxes(region, directions, search.over_piece, count, **limits))
+        in_pieces = worst_of_boxes(region, directions, search.over_piece, count, axes=DIFFERENCE_AXES, **limits)
+        most = min(most, in_pieces)
     if verdict is not None:
         assert pair is not None
         most = min(most, search.difference(region, verdict.best, pair.mine))

@@ -210,7 +210,7 @@ class _Proof:
                 ways.append(found._replace(bound=bound))
 
         def falls_short() -> bool:
-            return not ways or self._falls_short(better(way.bound for way in ways), computed)
+            return not ways or self._falls_short(better(way.bound for way in ways), computed, upper)
 
         by_functions(with_cuts=not by_products)
         if policy is None and name in dict(checker.SIDES) and self.asked.weights is not None:
@@ -256,8 +256,9 @@ class _Proof:
         """What is worth pieces of the region, which the certificate may come from."""
         return SHORT * (self.asked.numbers["upper"] - self.asked.numbers["lower"])
 
-    def _falls_short(self, proved: Fraction, computed: float) -> bool:
-        return abs(float(proved) - computed) > self._notable
+    def _falls_short(self, proved: Fraction, computed: float, upper: bool) -> bool:
+        missing = float(proved) - computed
+        return (missing if upper else -missing) > self._notable
 
     def _in_pieces(
         self,
@@ -279,7 +280,7 @@ class _Proof:
         with suppress(checker.Refused, np.linalg.LinAlgError):
             part, most = ProductSearch(self._relaxation(base), base, objective, [value]).whole()
             bound = objective.stated.off(most if upper else -most, error, upper)
-            self.by_products = not self._falls_short(bound, computed)
+            self.by_products = not self._falls_short(bound, computed, upper)
             return [ProvedBound(bound, part)]
         return []
 
@@ -317,7 +318,7 @@ class _Proof:
         with suppress(checker.Refused):
             checker.need(not self.limits, "only the gap is a regret among policies that keep limits")
             regret = self._compared(base)
-            if "fates" not in regret.part and self._falls_short(min([regret.bound, *known]), computed):
+            if "fates" not in regret.part and self._falls_short(min([regret.bound, *known]), computed, True):
                 regret = self._regret_in_pieces(base, computed, regret)
             self.parts["regret"] = regret.part | {"region": self._place(base)}
             known.append(regret.bound)
