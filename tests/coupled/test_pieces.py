@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.core.coupled import pieces
-from rpl_agent.core.coupled.pieces import BoxNode, affordable_pieces, split_boxes, worst_of_boxes
+from rpl_agent.core.coupled.pieces import BoxNode, affordable_pieces, hopeless_bound, split_boxes, worst_of_boxes
 from rpl_agent.core.regions.base import Box
 from rpl_agent.core.regions.intersection import Boxed, Ellipsoid, Intersection
 from rpl_agent.core.regions.polytope import Polytope
@@ -192,3 +192,9 @@ def test_the_members_of_a_sliced_region_answer_for_it():
     assert apart.minimize(-np.ones((1, 2)))[0] == pytest.approx(-1.2)
     bare = Sliced(product, None, np.ones((1, 2)), np.array([1.2])).apart()
     assert bare.minimize(np.array([[1.0, 0.0]]))[0] == pytest.approx(0.0)
+
+
+def test_slack_is_of_second_order_in_the_width_of_a_box():
+    """Four boxes halve the widths along both axes and leave a quarter of the slack: 1 + 8 / 4."""
+    assert hopeless_bound(1.0, 3.0, 4, 2) == 1.0 + 8.0
+    assert hopeless_bound(3.0, 1.0, 4, 2) < 1.0  # useless without any slack

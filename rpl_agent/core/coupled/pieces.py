@@ -142,9 +142,12 @@ def affordable_pieces(pieces: int, transitions: int, horizon: int | None) -> int
     return min(pieces, CHECKED // (transitions * (horizon or 1)))
 
 
-def least_share(boxes: int, dimension: int) -> float:
-    """The share of one box's slack, of second order in its width, that so many boxes leave at best."""
-    return boxes ** (-2.0 / dimension)
+def hopeless_bound(first_order: float, useless: float, boxes: int, dimension: int) -> float:
+    """The bound of one box above which so many boxes hardly get below ``useless``; larger is worse.
+
+    first_order : the bound without slack, which is of second order in the width of a box
+    """
+    return first_order + (useless - first_order) * boxes ** (2.0 / dimension)
 
 
 def worst_of_boxes(

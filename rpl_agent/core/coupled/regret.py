@@ -24,7 +24,7 @@ from rpl_agent.core.coupled.expansion import (
     greedy_policy,
 )
 from rpl_agent.core.coupled.optimality import RowVerdict, settled_rows
-from rpl_agent.core.coupled.pieces import DIFFERENCE_AXES, GAINED, affordable_pieces, worst_of_boxes
+from rpl_agent.core.coupled.pieces import DIFFERENCE_AXES, GAINED, affordable_pieces, hopeless_bound, worst_of_boxes
 from rpl_agent.core.model import Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -34,8 +34,6 @@ from rpl_agent.core.solver.problem import Problem
 
 #: split the region if the regret is more than this multiple of what is known already
 SPLIT = 0.25
-#: … but not if it is more than this multiple
-HOPELESS = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +74,9 @@ def proved_regret(found: CoupledBounds, region: Region, policy: Policy, known: f
         return Regret(rounding, verdict.undecided, rounding == 0.0)
     most = np.inf if pair is None else pair.most
     whole = found.expansion.frame
-    is_close = SPLIT * known < most < HOPELESS * known
-    if is_close and isinstance(whole, Frame) and found.proved:
-        count = affordable_pieces(pieces, problem.pmdp.num_transitions, problem.objective.horizon)
-        limits = {"least": GAINED * most, "useless": known, "hopeless": HOPELESS * known}
-        in_pieces = worst_of_boxes(region, directions, search.over_piece, count, axes=DIFFERENCE_AXES, **limits)
-        most = min(most, in_pieces)
+    count = affordable_pieces(pieces, problem.pmdp.num_transitions, problem.objective.horizon)
+    if pair is not None and count > 1 and most > SPLIT * known and isinstance(whole, Frame) and found.proved:
+        most = min(most, search.in_pieces(region, directions, pair, known, count))
     if verdict is not None:
         assert pair is not None
         most = min(most, search.difference(region, verdict.best, pair.mine))
@@ -169,6 +164,18 @@ class RegretSearch:
     def over_piece(self, piece: Region, frame: BoxFrame) -> float:
         pair = self.over(piece, frame)
         return np.inf if pair is None else pair.most
+
+    def in_pieces(self, region: Region, directions: np.ndarray, pair: RegretPair, known: float, count: int) -> float:
+        """The regret by boxes of the region; infinite if so many of them can hardly get below a known bound.
+
+        pair : bounds over the whole region
+        """
+        best, mine = (replace(bound, slack=np.zeros_like(bound.slack)) for bound in (pair.best, pair.mine))
+        hopeless = hopeless_bound(self.difference(region, best, mine), known, count, region.dimension)
+        if not pair.most < hopeless:
+            return np.inf
+        limits = {"least": GAINED * pair.most, "useless": known, "hopeless": hopeless}
+        return worst_of_boxes(region, directions, self.over_piece, count, axes=DIFFERENCE_AXES, **limits)
 
     def difference(self, region: Region, best: AffineBound, mine: AffineBound) -> float:
         """The most that the best value exceeds the policy's by (minimising: falls below)."""
