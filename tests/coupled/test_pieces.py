@@ -112,16 +112,50 @@ def test_the_axis_that_gains_most_is_split():
     assert split_boxes(root, attempt, np.ones(2), 2, 0.0) == 0.5 and root.axis == 1
 
 
-def test_only_the_widest_axes_are_tried():
+def of_axes(*lost):
+    """(the bound of a box that loses so much per square of each width, the widths of the boxes that were tried)."""
     tried = []
 
     def attempt(low, high):
         tried.append((high - low).tolist())
-        return 0.0, None
+        return float(np.dot(lost, (high - low) ** 2)), None
 
-    root = BoxNode(np.zeros(2), np.array([5.0, 4.0]), 1.0)
-    split_boxes(root, attempt, np.array([1.0, 2.0]), 2, 0.0, axes=1)
-    assert tried == [[5.0, 2.0], [5.0, 2.0]] and root.axis == 1  # the model changes twice as much along it
+    return attempt, tried
+
+
+def test_axes_are_tried_while_they_promise_more():
+    attempt, tried = of_axes(1.0, 3.0)
+    root = BoxNode(np.zeros(2), np.full(2, 8.0), 256.0)
+    assert split_boxes(root, attempt, np.array([2.0, 1.0]), 4, 0.0, least=0.0) == 64.0
+    assert tried[:4] == [[4, 8], [4, 8], [8, 4], [8, 4]]  # nothing is known yet
+    assert tried[4:] == [[4, 4]] * 4  # which gains the promised 48, and a half along the other axis promises 36
+
+
+def test_axes_that_promise_less_are_left():
+    attempt, tried = of_axes(1.0, 1.0)
+    root = BoxNode(np.zeros(2), np.array([8.0, 2.0]), 68.0)
+    split_boxes(root, attempt, np.ones(2), 3, 0.0, least=0.0)
+    assert tried == [[4, 2], [4, 2], [8, 1], [2, 2], [2, 2]]
+
+
+def test_an_axis_that_gained_nothing_is_tried_again():
+    tried = []
+
+    def attempt(low, high):
+        widths = (high - low).tolist()
+        tried.append(widths)
+        return {(4, 8): 9.0, (8, 4): 6.0, (4, 4): 1.0}.get(tuple(widths), 5.5), None
+
+    root = BoxNode(np.zeros(2), np.full(2, 8.0), 8.0)
+    assert split_boxes(root, attempt, np.array([2.0, 1.0]), 4, 0.0, least=0.0) == 1.0
+    assert tried[:5] == [[4, 8], [4, 8], [8, 4], [8, 4], [4, 4]]
+
+
+def test_all_axes_are_tried_before_a_split_is_not_worth_it():
+    attempt, tried = of_axes(1.0, 0.9)
+    root = BoxNode(np.zeros(2), np.full(2, 8.0), 64.0 + 0.9 * 64.0)
+    split_boxes(root, attempt, np.ones(2), 8, 0.0, least=47.0)
+    assert tried == [[4, 8], [4, 8], [8, 4], [4, 4], [4, 4], [2, 8]]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -137,15 +171,16 @@ def test_a_split_that_is_given_up_early_would_not_be_the_best(seed):
 
         return attempt
 
-    def in_full(splits, node, axes):
-        ways = [(axis, splits._halved(node, axis, np.inf)) for axis in axes]
-        return min(ways, key=lambda way: pieces._merit(way[1]))
+    def in_full(splits, node, axis, most):
+        return halved(splits, node, axis, np.inf)
 
+    halved = pieces.BoxSplits._halved
     roots = [BoxNode(np.zeros(3), np.array([3.0, 2.0, 5.0]), 2.0) for _ in range(2)]
-    split_boxes(roots[0], of(0), np.ones(3), 8, 0.0, least=0.0, axes=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces.BoxSplits, "best", in_full)
-        split_boxes(roots[1], of(1), np.ones(3), 8, 0.0, least=0.0, axes=3)
+        patch.setattr(pieces.BoxSplits, "_learn", lambda *_: None)  # all axes are tried
+        split_boxes(roots[0], of(0), np.ones(3), 8, 0.0, least=0.0)
+        patch.setattr(pieces.BoxSplits, "_halved", in_full)
+        split_boxes(roots[1], of(1), np.ones(3), 8, 0.0, least=0.0)
 
     def shape(node):
         return (node.bound, node.axis, node.halves and [shape(half) for half in node.halves])

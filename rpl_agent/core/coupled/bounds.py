@@ -16,7 +16,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side, excess, row_excess
 from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of
-from rpl_agent.core.coupled.pieces import BOUND_AXES, GAINED, SPLIT, affordable_pieces, hopeless_bound, worst_of_boxes
+from rpl_agent.core.coupled.pieces import GAINED, SPLIT, affordable_pieces, hopeless_bound, worst_of_boxes
 from rpl_agent.core.coupled.products.searches import Searches
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.native import core
@@ -409,4 +409,4 @@ def _in_pieces(problem: Problem, region: Region, task: BoundTask, known: tuple[f
     useless, first = side.value * so_far, side.value * task.first_order
     hopeless = hopeless_bound(first, useless, count, region.dimension)
     limits = {"least": GAINED * gap, "useless": useless, "hopeless": hopeless}
-    return side.value * worst_of_boxes(region, directions, attempt, count, axes=BOUND_AXES, **limits)
+    return side.value * worst_of_boxes(region, directions, attempt, count, **limits)

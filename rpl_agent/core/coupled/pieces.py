@@ -29,9 +29,8 @@ GAINED = 0.003
 CHECKED = 100_000
 #: no more boxes once a split gains less than this share of the bound
 SETTLED = 1e-3
-#: how many coordinates a split tries, the widest ones first: the widest one is enough for a bound on one value, while
-#: the functions of two values may lose most along different ones
-BOUND_AXES, DIFFERENCE_AXES = 1, 2
+#: how many coordinates are tried, the widest ones first
+AXES = 3
 #: the middle of a box is rounded to this share of its width, so that its digits are few
 ROUNDED = 2.0**-6
 
@@ -64,7 +63,6 @@ def split_boxes(
     enough: float,
     least: float | None = None,
     useless: float = np.inf,
-    axes: int = DIFFERENCE_AXES,
 ) -> float:
     """Split a box until the worst bound is good enough, or a budget of boxes is spent; return the worst bound.
 
@@ -73,16 +71,14 @@ def split_boxes(
     least : what a split must gain; by default a share of the bound
     useless : a bound that serves no purpose: splits end where the remaining ones would not get below it, if each of
         them gained as much as the last one
-    axes : how many coordinates are tried for a split
     """
-    leaves, splits = [root], BoxSplits(attempt)
+    leaves, splits = [root], BoxSplits(attempt, sizes)
     while len(leaves) < budget:
         worst = max(leaves, key=lambda leaf: leaf.bound)
         if worst.bound <= enough:
             break
-        widest = np.argsort(-sizes * (worst.upper - worst.lower), kind="stable")
-        axis, halves = splits.best(worst, widest[:axes].tolist())
         gained = SETTLED * abs(worst.bound) if least is None else least
+        axis, halves = splits.best(worst, gained)
         if math.isfinite(worst.bound) and not _merit(halves)[0] < worst.bound - gained:
             break
         worst.axis, worst.halves = axis, halves
@@ -100,20 +96,32 @@ def _merit(halves: tuple[BoxNode, BoxNode]) -> tuple[float, float]:
 
 
 class BoxSplits:
-    """The ways to split boxes. The half that was worse along an axis is tried first: it alone often rules a way out."""
+    """The ways to split boxes.
 
-    def __init__(self, attempt: Attempt) -> None:
-        self.attempt = attempt
+    What affine functions lose along an axis is of second order in the width: what one split gained says how much one of
+    another box will. Axes are tried in the order of that, as long as the next one promises more than the best gains.
+    """
+
+    def __init__(self, attempt: Attempt, sizes: np.ndarray) -> None:
+        self.attempt, self.sizes = attempt, sizes
+        self.curvature: dict[int, float] = {}  # of an axis: what the last split gained, over the square of the width
         self.worse: dict[int, int] = {}  # of an axis: the half that was worse, 0 the lower and 1 the upper one
 
-    def best(self, node: BoxNode, axes: list[int]) -> tuple[int, tuple[BoxNode, BoxNode]]:
-        """(axis, halves) of the best way to split a box; a way with one half that is worse already is left."""
-        found = None
-        for axis in axes:
-            most = math.inf if found is None else _merit(found[1])[0]
+    def best(self, node: BoxNode, least: float) -> tuple[int, tuple[BoxNode, BoxNode]]:
+        """(axis, halves) of the best way to split a box; a way with one half that is worse already is left.
+
+        least : all axes are tried if none gains more
+        """
+        widths = node.upper - node.lower
+        widest = np.argsort(-self.sizes * widths, kind="stable")[:AXES].tolist()
+        promised = {axis: self.curvature.get(axis, math.inf) * float(widths[axis]) ** 2 for axis in widest}
+        found, most = None, math.inf
+        for axis in sorted(widest, key=lambda axis: -promised[axis]):
+            if max(least, promised[axis]) <= node.bound - most < math.inf:
+                break
             halves = self._halved(node, axis, most)
             if halves is not None and (found is None or _merit(halves) < _merit(found[1])):
-                found = axis, halves
+                found, most = (axis, halves), _merit(halves)[0]
         assert found is not None
         return found
 
@@ -124,11 +132,21 @@ class BoxSplits:
         end[axis] = begin[axis] = middle
         halves, worse = ((node.lower, end), (begin, node.upper)), self.worse.get(axis, 0)
         first = BoxNode(*halves[worse], *self.attempt(*halves[worse]))
+        self._learn(node, axis, first.bound)
         if first.bound > most:
             return None
         second = BoxNode(*halves[1 - worse], *self.attempt(*halves[1 - worse]))
+        self._learn(node, axis, max(first.bound, second.bound))
         self.worse[axis] = worse if first.bound >= second.bound else 1 - worse
         return (second, first) if worse else (first, second)
+
+    def _learn(self, node: BoxNode, axis: int, bound: float) -> None:
+        """Note what a split gained; one that gained nothing says nothing of other boxes."""
+        width, gain = float(node.upper[axis] - node.lower[axis]), node.bound - bound
+        if width > 0.0 and 0.0 < gain < math.inf:
+            self.curvature[axis] = gain / width**2
+        else:
+            self.curvature.pop(axis, None)
 
 
 def _middle(low: float, high: float) -> float:
@@ -159,13 +177,12 @@ def worst_of_boxes(
     least: float | None = None,
     useless: float = np.inf,
     hopeless: float = np.inf,
-    axes: int = DIFFERENCE_AXES,
 ) -> float:
     """A bound for the whole region, the worst of those of boxes that cover it; inf if there is none.
 
     directions : (F, r) in which expressions vary
     attempt : (the part of the region in a box, the frame of the box) -> a bound there; larger is worse
-    enough, least, useless, axes : see `split_boxes`
+    enough, least, useless : see `split_boxes`
     hopeless : a bound of one box around the region that is not worth a split
     """
     if region.dimension > GRAPH_DIMENSION or budget < 2:
@@ -181,4 +198,4 @@ def worst_of_boxes(
     root = BoxNode(low, high, *bounded(low, high))
     if root.bound > hopeless:
         return np.inf
-    return split_boxes(root, bounded, np.abs(directions).max(axis=0), budget, enough, least, useless, axes)
+    return split_boxes(root, bounded, np.abs(directions).max(axis=0), budget, enough, least, useless)

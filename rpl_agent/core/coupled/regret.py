@@ -24,7 +24,7 @@ from rpl_agent.core.coupled.expansion import (
     greedy_policy,
 )
 from rpl_agent.core.coupled.optimality import RowVerdict, settled_rows
-from rpl_agent.core.coupled.pieces import DIFFERENCE_AXES, GAINED, affordable_pieces, hopeless_bound, worst_of_boxes
+from rpl_agent.core.coupled.pieces import GAINED, affordable_pieces, hopeless_bound, worst_of_boxes
 from rpl_agent.core.model import Objective, Policy
 from rpl_agent.core.regions.base import Region
 from rpl_agent.core.regions.frame import Frame, frame_of
@@ -175,7 +175,7 @@ class RegretSearch:
         if not pair.most < hopeless:
             return np.inf
         limits = {"least": GAINED * pair.most, "useless": known, "hopeless": hopeless}
-        return worst_of_boxes(region, directions, self.over_piece, count, axes=DIFFERENCE_AXES, **limits)
+        return worst_of_boxes(region, directions, self.over_piece, count, **limits)
 
     def difference(self, region: Region, best: AffineBound, mine: AffineBound) -> float:
         """The most that the best value exceeds the policy's by (minimising: falls below)."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, BoxFrame, Side
 from rpl_agent.core.coupled.bounds import expansion_of, find_bound
-from rpl_agent.core.coupled.pieces import BOUND_AXES, DIFFERENCE_AXES, BoxNode, affordable_pieces, split_boxes
+from rpl_agent.core.coupled.pieces import BoxNode, affordable_pieces, split_boxes
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.regions.lp import GrowingProgram, LinearProgram
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
@@ -104,8 +104,7 @@ class PieceSearch:
             (low if is_low else high)[axis] = end
         root = BoxNode(low, high, *self._attempt(low, high))
         sizes = np.abs(np.asarray(self.problem.pmdp.table.reduction.weights)).max(axis=0)
-        axes = BOUND_AXES if len(self.asked) == 1 else DIFFERENCE_AXES  # those of the certificate
-        split_boxes(root, self._attempt, sizes, count, enough, least, axes=axes)
+        split_boxes(root, self._attempt, sizes, count, enough, least)
         return self._trimmed(region, trims, root)
 
     # ------------------------------------------------------------------ in floats
