@@ -233,3 +233,10 @@ def test_slack_is_of_second_order_in_the_width_of_a_box():
     """Four boxes halve the widths along both axes and leave a quarter of the slack: 1 + 8 / 4."""
     assert hopeless_bound(1.0, 3.0, 4, 2) == 1.0 + 8.0
     assert hopeless_bound(3.0, 1.0, 4, 2) < 1.0  # useless without any slack
+
+
+def test_a_box_without_width_along_an_axis():
+    attempt, tried = of_axes(0.0, 1.0)
+    root = BoxNode(np.zeros(2), np.array([0.0, 8.0]), 64.0)
+    assert split_boxes(root, attempt, np.array([9.0, 1.0]), 4, 0.0, least=0.0) == 4.0
+    assert sorted({h for _, h in map(tuple, tried)}) == [2.0, 4.0, 8.0]

@@ -114,7 +114,9 @@ class BoxSplits:
         """
         widths = node.upper - node.lower
         widest = np.argsort(-self.sizes * widths, kind="stable")[:AXES].tolist()
-        promised = {axis: self.curvature.get(axis, math.inf) * float(widths[axis]) ** 2 for axis in widest}
+        promised = dict.fromkeys(widest, math.inf) | {
+            axis: self.curvature[axis] * float(widths[axis]) ** 2 for axis in widest if axis in self.curvature
+        }
         found, most = None, math.inf
         for axis in sorted(widest, key=lambda axis: -promised[axis]):
             if max(least, promised[axis]) <= node.bound - most < math.inf:
