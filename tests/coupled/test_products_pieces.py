@@ -119,3 +119,10 @@ def test_cuts_across_blocks_are_no_events(split):
     *_, rooms, _ = split
     across = replace(rooms, owner=np.full(len(rooms.owner), ACROSS))
     assert likely_splits(across, [], np.zeros((1, 9)), []) == []
+
+
+def test_both_halves_of_a_split_are_short_by_the_rest():
+    assert pieces._needed([1.0, 2.0], [1.5, 0.5]) == 1 + 3  # a split that gains 1 leaves two pieces that are short by 1
+    assert pieces._needed([0.1], [1.0]) == 1
+    assert pieces._needed([9.0, 9.0], []) == 2
+    assert pieces._needed([1.0], [0.0]) == np.inf

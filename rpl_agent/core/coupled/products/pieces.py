@@ -75,11 +75,11 @@ def least_in_pieces(whole: Source, least: Least, enough: float, progress: Progre
 
 
 def _needed(missing: list[float], gains: list[float]) -> float:
-    """About how many splits pieces need that are short by so much."""
+    """About how many splits pieces need that are short by so much: both halves of a split are short by the rest."""
     if not gains:
         return len(missing)
     pace = sum(gains) / len(gains)
-    return sum(max(1.0, np.ceil(one / pace)) for one in missing) if pace > 0.0 else np.inf
+    return sum(max(1.0, np.exp2(one / pace) - 1.0) for one in missing) if pace > 0.0 else np.inf
 
 
 def _piece(source: Source, least: Least, beyond: float, enough: float) -> Piece | None:
