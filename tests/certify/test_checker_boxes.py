@@ -16,6 +16,7 @@ from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.proof import prove, write
+from tests.reference.proofs import cases
 
 pytestmark = pytest.mark.usefixtures("shared_particles")
 
@@ -91,3 +92,10 @@ def test_bets_follow_the_gradient_of_a_policy_that_changed_late(monkeypatch):
     found = certify(world.pmdp, counts, world.objective, delta=world.delta, pieces=1)
     assert found.lower <= best <= found.upper
     assert found.gap <= 1.9 * unit
+
+
+def test_a_box_of_intervals_alone_is_in_the_file():
+    """No cut is used, but the function holds in the box of the intervals, which the checker has to know."""
+    case = next(case for name, case in cases(96109) if "blocks" in name)
+    assert case.proof["lower"]["box"] is True and not case.proof["regions"][0]["likelihood"]["cuts"]
+    assert checker.check(case.proof)["lower"] == case.certificate.lower

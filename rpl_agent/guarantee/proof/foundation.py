@@ -217,9 +217,9 @@ class Foundation:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """What the proof rests on, as in the file: cuts of intervals only if there are any."""
+        """What the proof rests on, as in the file: cuts of intervals only if there are any, or a box of intervals."""
         given = self.part["likelihood"]
-        is_used = given is not None and (given["parts"] is not None or given["cuts"])
+        is_used = given is not None and (given["parts"] is not None or given["cuts"] or self.region.box is not None)
         return self.part if is_used else self.part | {"likelihood": None}
 
     def _enclose(self, cuts: Cuts, ball: Ball | None) -> None:
