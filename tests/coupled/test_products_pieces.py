@@ -126,3 +126,4 @@ def test_both_halves_of_a_split_are_short_by_the_rest():
     assert pieces._needed([0.1], [1.0]) == 1
     assert pieces._needed([9.0, 9.0], []) == 2
     assert pieces._needed([1.0], [0.0]) == np.inf
+    assert pieces.MOST_PIECES < pieces._needed([1e6], [1e-6]) < np.inf  # without an overflow

@@ -29,7 +29,7 @@ GAINED = 0.003
 CHECKED = 100_000
 #: no more boxes once a split gains less than this share of the bound
 SETTLED = 1e-3
-#: how many coordinates are tried, the widest ones first
+#: how many coordinates may be split: the widest ones, by how much the model changes along them
 AXES = 3
 #: the middle of a box is rounded to this share of its width, so that its digits are few
 ROUNDED = 2.0**-6
@@ -100,6 +100,7 @@ class BoxSplits:
 
     What affine functions lose along an axis is of second order in the width: what one split gained says how much one of
     another box will. Axes are tried in the order of that, as long as the next one promises more than the best gains.
+    Of two halves the one that was worse along the axis before is tried first: it alone often rules a way out.
     """
 
     def __init__(self, attempt: Attempt, sizes: np.ndarray) -> None:

@@ -19,7 +19,7 @@ cuts, or by these in pieces.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -210,7 +210,7 @@ def improve(
     config: Config | None = None,
     *,
     returns: LogReturns | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> Improvement:
     """A policy and how much better it is than a baseline.
@@ -276,7 +276,7 @@ def _by_frequencies(
     objective: Objective,
     policy: Policy | None,
     config: Config,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> Improvement:
     """The improvement on the log's own policy, in the larger model that has its action frequencies as parameters."""
     larger = logged_baseline(pmdp, counts, objective)
@@ -306,7 +306,7 @@ def _by_frequencies(
     )
 
 
-def _reported(items: Iterable[Item], number: int, progress: Callable[[int, int], None] | None) -> Iterator[Item]:
+def _reported(items: Iterable[Item], number: int, progress: Progress | None) -> Iterator[Item]:
     """The items, each reported when the next one is asked for."""
     for done, item in enumerate(items, 1):
         yield item

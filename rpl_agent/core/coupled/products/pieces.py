@@ -79,7 +79,9 @@ def _needed(missing: list[float], gains: list[float]) -> float:
     if not gains:
         return len(missing)
     pace = sum(gains) / len(gains)
-    return sum(max(1.0, np.exp2(one / pace) - 1.0) for one in missing) if pace > 0.0 else np.inf
+    if not pace > 0.0:
+        return np.inf
+    return sum(max(1.0, 2.0 ** min(one / pace, MOST_PIECES) - 1.0) for one in missing)  # beyond the most anyway
 
 
 def _piece(source: Source, least: Least, beyond: float, enough: float) -> Piece | None:
