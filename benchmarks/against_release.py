@@ -5,8 +5,11 @@
     python -m benchmarks.against_release ../old ../old-env/bin/python
 
 Every line is the least of all turns, so that a busy moment does not count. Certificates: without bets, from the same
-counts again and again. Solves: an interval model, its graph analysed anew every time. Horizons: 600 steps of a disk.
-Only public names are used, which both versions have: modules move.
+counts again and again; in brackets without the regret, which 0.3.0 does not bound. Solves: an interval model, its graph
+analysed anew every time. Horizons: 600 steps of a disk. Only public names are used, which both versions have: modules
+move.
+
+`--gaps` compares the gaps of `rpl certify ID --episodes N` instead: the mean of three seeds, the smallest, the largest.
 """
 
 from __future__ import annotations
@@ -29,7 +32,10 @@ import numpy as np
 from rpl_agent import Config, Counts, Nature, Policy, Simulator, UncertainMDP, certify, load_prism, solve
 from rpl_envs import benchmark
 
-CERTIFIED = ("ParallelBetting-5", "ParallelBetting-6", "Glider-11x9", "Glider-21x17")
+CERTIFIED = (
+    "Aircraft-20x10", "Betting-25", "Engagement-50", "MarsRover-10x10",
+    "Glider-11x9", "Glider-21x17", "ParallelBetting-5", "ParallelBetting-6",
+)  # fmt: skip
 SOLVED = (
     "Aircraft-100x20", "Betting-100", "Engagement-300", "MarsRover-75x75", "Glider-69x67", "ParallelBetting-10",
 )  # fmt: skip
@@ -42,7 +48,10 @@ DISKS = {
     "disk-affine": (MODELS[1], {"begins": 0.102, "ends": 0.454, "standby_moves": 0.1 / 2.2, "sleep_moves": 0.1 / 6}),
 }
 EPISODES, SEEDS, REPEATS = (100, 1_000, 10_000), (1, 2), 5
+GAPS_AT, GAP_SEEDS = (100, 1_000, 10_000, 100_000), (1, 2, 3)
+Sides = tuple[tuple[Path, str], tuple[Path, str]]  # folder and Python, of the older version first
 WITHOUT_BETS = Config(bets=False)
+WITHOUT_REGRET = "without the regret"
 
 
 def uniform_counts(pmdp: Any, objective: Any, theta: np.ndarray, episodes: int, max_steps: int, seed: int) -> Counts:
@@ -68,12 +77,16 @@ def certificates(name: str) -> Iterator[tuple[str, float]]:
     """(what, milliseconds) of certificates of a world."""
     world = benchmark(name)
     for episodes in EPISODES:
-        total = 0.0
+        total, of_regret = 0.0, 0.0
         for seed in SEEDS:
             data = (np.array(world.theta), episodes, world.max_episode_steps, seed)
             counts = uniform_counts(world.pmdp, world.objective, *data)
-            total += _least(partial(certify, world.pmdp, counts, world.objective, config=WITHOUT_BETS))
-        yield f"certificate, {name}, {episodes:,} episodes", total / len(SEEDS)
+            call = partial(certify, world.pmdp, counts, world.objective, config=WITHOUT_BETS)
+            total += _least(call)
+            of_regret += 1e3 * min(call().timings.get("regret", 0.0) for _ in range(REPEATS))
+        what = f"certificate, {name}, {episodes:,} episodes"
+        yield what, total / len(SEEDS)
+        yield f"{what}, {WITHOUT_REGRET}", (total - of_regret) / len(SEEDS)
 
 
 def solves(name: str) -> Iterator[tuple[str, float]]:
@@ -112,12 +125,52 @@ def _least(call: Callable[..., Any], prepare: Callable[[], tuple[Any, ...]] = tu
     return 1e3 * min(times)
 
 
+def compare_gaps(sides: Sides, names: list[str]) -> None:
+    """Print the gaps of what a user certifies, over those of the older version."""
+    for name in names:
+        for episodes in GAPS_AT:
+            gaps = [[_gap(side, name, episodes, seed) for seed in GAP_SEEDS] for side in sides]
+            ratios = np.array(gaps[1]) / np.array(gaps[0])
+            what, ends = f"gap, {name}, {episodes:,} episodes", f"{ratios.min():.3f} to {ratios.max():.3f}"
+            print(f"{what:50} {ratios.mean():.3f} of the older one ({ends})", flush=True)
+
+
+def _gap(side: tuple[Path, str], name: str, episodes: int, seed: int) -> float:
+    options = ["--episodes", str(episodes), "--seed", str(seed), "--json"]
+    return float(_json_of(side, ["-m", "rpl_agent.cli", "certify", name, *options])["gap"])
+
+
+def _json_of(side: tuple[Path, str], arguments: list[str]) -> dict[str, Any]:
+    """What a version prints, in a process of its own."""
+    folder, python = side
+    environment = os.environ | {"PYTHONPATH": f"{folder}:{folder / 'envs'}"}
+    command = [python, *arguments]
+    found = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    return dict(json.loads(found.stdout))
+
+
+def compare_times(sides: Sides, only: list[str], turns: int) -> None:
+    """Print processor times and their ratios."""
+    least = [dict[str, float](), dict[str, float]()]
+    for _ in range(turns):
+        for best, side in zip(least, sides):
+            for key, value in _json_of(side, [__file__, "--only", *only]).items():
+                best[key] = min(value, best.get(key, value))
+    before, now = least
+    for key in before:
+        if WITHOUT_REGRET not in key:
+            alone = f"{key}, {WITHOUT_REGRET}"
+            rest = f" ({now[alone] / before[alone]:.2f} {WITHOUT_REGRET})" if alone in now else ""
+            print(f"{key:50} {before[key]:8.1f} ms before {now[key]:8.1f} ms now  {now[key] / before[key]:.2f}{rest}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", nargs="?", help="folder of the older version")
     parser.add_argument("python", nargs="?", help="a Python that has what that version needs")
     parser.add_argument("--turns", type=int, default=5, help="how often both versions are measured")
     parser.add_argument("--only", nargs="*", default=[], help="these worlds")
+    parser.add_argument("--gaps", action="store_true", help="compare gaps, not times")
     arguments = parser.parse_args()
     if arguments.checkout is None:  # one turn, as a process of its own
         warnings.simplefilter("ignore")
@@ -128,17 +181,12 @@ def main() -> None:
             for what, milliseconds in measure(name)
         }))  # fmt: skip
         return
-    here, least = Path(__file__).resolve().parents[1], [dict[str, float](), dict[str, float]()]
+    here = Path(__file__).resolve().parents[1]
     sides = ((Path(arguments.checkout).resolve(), arguments.python), (here, sys.executable))
-    for _ in range(arguments.turns):
-        for best, (folder, python) in zip(least, sides):
-            environment = os.environ | {"PYTHONPATH": f"{folder}:{folder / 'envs'}"}
-            command = [python, __file__, "--only", *arguments.only]
-            text = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-            for key, value in json.loads(text).items():
-                best[key] = min(value, best.get(key, value))
-    for key, before in least[0].items():
-        print(f"{key:50} {before:8.1f} ms before {least[1][key]:8.1f} ms now  {least[1][key] / before:.2f}")
+    if arguments.gaps:
+        compare_gaps(sides, arguments.only or list(CERTIFIED))
+    else:
+        compare_times(sides, arguments.only, arguments.turns)
 
 
 if __name__ == "__main__":

@@ -255,7 +255,7 @@ def strongest(pmdp: ParametricMDP, counts: Counts, certificate: Certificate, **c
 
 def proved_at_length(pmdp: ParametricMDP, counts: Counts, claimed: Any) -> Proof:
     """`prove`, with few pieces of the region: nothing is ever good enough for claims that are too strong."""
-    with mock.patch.object(pieces, "PIECES", 3):
+    with mock.patch.object(pieces, "PIECES", 4):
         return prove(pmdp, counts, claimed)
 
 

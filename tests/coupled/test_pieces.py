@@ -83,12 +83,15 @@ def test_some_regions_have_no_pieces():
     many = Box(np.zeros(8), np.ones(8))
     assert worst_of_boxes(LINE, AXIS, bounded(tried), 1) == worst_of_boxes(many, np.eye(8), bounded(tried), 9) == np.inf
     assert tried == []
-    assert [affordable_pieces(4, *size) for size in ((10, None), (40_000, None), (10, 5_000), (10**6, 3))] == [
-        4,
-        2,
-        2,
-        0,
-    ]
+
+
+@pytest.mark.parametrize(
+    ("transitions", "horizon", "pieces"),
+    [(10, None, 8), (20_000, None, 5), (25_000, None, 4), (25_001, None, 1), (10, 2_500, 4), (10, 2_501, 1)],
+)
+def test_fewer_than_four_pieces_are_not_tried(transitions, horizon, pieces):
+    assert affordable_pieces(8, transitions, horizon) == pieces
+    assert affordable_pieces(1, transitions, horizon) == affordable_pieces(3, transitions, horizon) == 1
 
 
 def test_empty_boxes_have_no_bound():
@@ -123,12 +126,26 @@ def of_axes(*lost):
     return attempt, tried
 
 
-def test_axes_are_tried_while_they_promise_more():
+def test_the_axis_that_promises_most_is_tried_first():
     attempt, tried = of_axes(1.0, 3.0)
     root = BoxNode(np.zeros(2), np.full(2, 8.0), 256.0)
     assert split_boxes(root, attempt, np.array([2.0, 1.0]), 4, 0.0, least=0.0) == 64.0
     assert tried[:4] == [[4, 8], [4, 8], [8, 4], [8, 4]]  # nothing is known yet
-    assert tried[4:] == [[4, 4]] * 4  # which gains the promised 48, and a half along the other axis promises 36
+    assert tried[4:] == [[4, 4]] * 4  # the first axis promises 48, a half along the other one 36
+
+
+def test_an_axis_that_gains_enough_is_taken():
+    """The first one gains 24 where it has promised 48 and the other one 36: enough, or not."""
+
+    def attempt(low, high):
+        tried.append((high - low).tolist())
+        return {(4, 8): 208.0, (8, 4): 112.0, (4, 4): 88.0, (8, 2): 70.0}[tuple(tried[-1])], None
+
+    for least, second in ((20.0, [[4, 4], [4, 4]]), (30.0, [[4, 4], [4, 4], [8, 2], [8, 2]])):
+        tried: list[list[float]] = []
+        root = BoxNode(np.zeros(2), np.full(2, 8.0), 256.0)
+        split_boxes(root, attempt, np.array([2.0, 1.0]), 3, 0.0, least=least)
+        assert tried[4:] == second
 
 
 def test_axes_that_promise_less_are_left():
@@ -229,10 +246,10 @@ def test_the_members_of_a_sliced_region_answer_for_it():
     assert bare.minimize(np.array([[1.0, 0.0]]))[0] == pytest.approx(0.0)
 
 
-def test_slack_is_of_second_order_in_the_width_of_a_box():
-    """Four boxes halve the widths along both axes and leave a quarter of the slack: 1 + 8 / 4."""
-    assert hopeless_bound(1.0, 3.0, 4, 2) == 1.0 + 8.0
-    assert hopeless_bound(3.0, 1.0, 4, 2) < 1.0  # useless without any slack
+def test_boxes_leave_a_share_of_the_slack():
+    """Sixteen boxes in two dimensions: 16^(−3/4) = 1/8 of it, so that 1 + 16 / 8 is reached."""
+    assert hopeless_bound(1.0, 3.0, 16, 2) == 1.0 + 16.0
+    assert hopeless_bound(3.0, 1.0, 16, 2) < 1.0  # useless without any slack
 
 
 def test_a_box_without_width_along_an_axis():

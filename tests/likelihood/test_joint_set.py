@@ -17,7 +17,7 @@ from rpl_agent.guarantee.likelihood import joint_set as joint_sets
 from rpl_agent.guarantee.likelihood.chart import domain_chart, fit, inverse_factor
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates, model_content
 from rpl_agent.guarantee.likelihood.joint_set import joint_set
-from rpl_agent.guarantee.likelihood.region import learned, likelihood_region
+from rpl_agent.guarantee.likelihood.region import Learned, learned, likelihood_region
 from rpl_agent.guarantee.likelihood.shares import WITHOUT_BETS
 from rpl_agent.guarantee.proof.content import data_content
 from tests.reference import evidence as slow
@@ -68,7 +68,28 @@ def _three():
     return build(0, lambda s: rows[s], domain=["p", "q", "r"], name="three"), np.array([0.4, 0.3, 0.6])
 
 
-MODELS = {"affine": _affine, "bilinear": _bilinear, "one": _one, "reduced": _unidentifiable, "three": _three}
+def _mixture():
+    """Four unknowns of which two rows show only mixtures, so that few data leave directions open."""
+    rows = {
+        0: {
+            "a": {1: "0.5*p + 0.3*q + 0.1", 0: "0.9 - 0.5*p - 0.3*q"},
+            "b": {2: "0.4*r + 0.4*s", 0: "1 - 0.4*r - 0.4*s"},
+        },
+        1: {"a": {3: "0.6*p + 0.2*s + 0.1", 0: "0.9 - 0.6*p - 0.2*s"}, "b": {0: "q", 3: "1 - q"}},
+        2: {"a": {0: "0.1 + 0.8*s", 3: "0.9 - 0.8*s"}, "b": {1: "0.7*r + 0.1*p", 0: "1 - 0.7*r - 0.1*p"}},
+        3: {"a": {0: 1}},
+    }
+    return build(0, lambda s: rows[s], domain=["p", "q", "r", "s"], name="mixture"), np.array([0.2, 0.3, 0.1, 0.15])
+
+
+MODELS = {
+    "affine": _affine,
+    "bilinear": _bilinear,
+    "one": _one,
+    "reduced": _unidentifiable,
+    "three": _three,
+    "mixture": _mixture,
+}
 
 
 def _data(make, episodes, seed, schedule="split"):
@@ -307,6 +328,22 @@ def test_more_data_shrink_the_region_and_beat_the_intervals():
     assert widths[0] > 2 * widths[1] > 4 * widths[2]
     lower, upper = build_region(model, *confidence_intervals(model, counts, "anytime", 1e-3)).box()
     assert widths[-1] < 0.9 * (upper - lower).mean()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_far_corners_of_four_coordinates_are_cut_off(seed, monkeypatch):
+    """The region is part of the one without these tangents, notably smaller somewhere, and loses no point of C."""
+    model, _, counts = _data(_mixture, 20, seed)
+    found = likelihood_region(model, counts, DELTA)
+    points = _members(learned(model, counts, DELTA, None).joint, 200, seed)
+    monkeypatch.setattr(Learned, "with_far_tangents", lambda known: known)
+    before = likelihood_region(model, counts, DELTA)
+    points = points[before.contains(points)]
+    directions = np.random.default_rng(seed).normal(size=(200, 4))
+    ends, wide = found.minimize(directions), before.minimize(directions)
+    assert len(points) > 20 and (ends[:, None] <= directions @ points.T + 1e-12).all()
+    assert (ends >= wide - 1e-9).all()
+    assert ((ends - wide) / (-before.minimize(-directions) - wide)).max() > 0.01
 
 
 def test_domain_without_interior_is_left_to_the_intervals():

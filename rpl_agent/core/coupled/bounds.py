@@ -16,7 +16,7 @@ import numpy as np
 
 from rpl_agent.core.coupled.affine import AffineBound, AffineProof, BoxFrame, Side, excess, row_excess
 from rpl_agent.core.coupled.expansion import ROUNDING, StepExpansion, ValueExpansion, expansion_of
-from rpl_agent.core.coupled.pieces import GAINED, SPLIT, affordable_pieces, hopeless_bound, worst_of_boxes
+from rpl_agent.core.coupled.pieces import GAINED, affordable_pieces, hopeless_bound, worst_of_boxes
 from rpl_agent.core.coupled.products.searches import Searches
 from rpl_agent.core.model import Nature, Objective, Policy
 from rpl_agent.core.native import core
@@ -190,6 +190,8 @@ def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound
 WORTHWHILE = 0.02
 #: look for functions over cuts if the slack costs more than this share of the gap
 CUT = 0.02
+#: try n pieces of the region if the slack costs more than this share of the gap, over n: eight take as long as all else
+SPLIT = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +276,7 @@ def coupled_bounds(
     if count > 1:
         whole = max(known[0], found[Side.LOWER]), min(known[1], found[Side.UPPER])
         for task in tasks:
-            bound = _in_pieces(problem, region, task, whole, count)
+            bound = _in_pieces(problem, region, task, whole, pieces, count)
             found[task.side] = _tighter(task.side, found[task.side], bound)
     at_start = _in_region(frame, slope_at(expansion, start_state))
     ends = found[Side.LOWER], found[Side.UPPER]
@@ -390,15 +392,22 @@ def _in_box(proof: AffineProof, expansion: ValueExpansion | StepExpansion, side:
     return side.value * np.inf if bound is None else bound.at(proof.region, proof.problem.pmdp.initial_state)
 
 
-def _in_pieces(problem: Problem, region: Region, task: BoundTask, known: tuple[float, float], count: int) -> float:
+def _in_pieces(
+    problem: Problem, region: Region, task: BoundTask, known: tuple[float, float], pieces: int, count: int
+) -> float:
     """The bound of a side from boxes of the region, infinite if none was found or none is worth it.
 
     known : bounds of the whole region
+    pieces, count : how many were asked for, and how many are affordable
     """
     side, every_policy, policy, start = task.side, task.every_policy, task.policy, problem.pmdp.initial_state
     gap, so_far = known[1] - known[0], known[1] if side is Side.UPPER else known[0]
     directions = varying_directions(problem, region)
-    if directions is None or not np.isfinite(gap) or not side.value * (so_far - task.first_order) > SPLIT * gap:
+    if (
+        directions is None
+        or not np.isfinite(gap)
+        or not side.value * (so_far - task.first_order) > SPLIT / pieces * gap
+    ):
         return side.value * np.inf
 
     def attempt(piece: Region, frame: BoxFrame) -> float:

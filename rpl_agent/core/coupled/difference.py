@@ -16,7 +16,7 @@ from rpl_agent.core.coupled.bounds import PRODUCTS, find_bound, varying_directio
 from rpl_agent.core.coupled.claims import difference_bound
 from rpl_agent.core.coupled.expansion import expansion_of
 from rpl_agent.core.coupled.gradients.cuts import offered_cuts
-from rpl_agent.core.coupled.pieces import SPLIT, worst_of_boxes
+from rpl_agent.core.coupled.pieces import worst_of_boxes
 from rpl_agent.core.coupled.products.gain import LeastSum, least_sum, rooms_of
 from rpl_agent.core.coupled.products.pieces import CutRegion, Progress, least_in_pieces
 from rpl_agent.core.coupled.products.rooms import Rooms
@@ -30,6 +30,8 @@ from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation
 from rpl_agent.core.solver.problem import Problem
 
+#: pieces are tried if the whole region loses more than this share of the difference
+SPLIT = 0.01
 #: total transitions that all pieces may have: each piece is three passes over the model
 WORK = 100_000_000
 #: the most steps downhill, and how much of the way to the best corner is tried in each

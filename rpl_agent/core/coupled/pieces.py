@@ -21,12 +21,15 @@ from rpl_agent.core.regions.parameter_region import ParameterRegion
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.core.regions.sliced import Sliced
 
-#: pieces are tried if the whole loses more than this share of the gap, or of the difference that is bounded
-SPLIT = 0.01
 #: the share of what is known that a split must gain
 GAINED = 0.003
 #: total transitions that the pieces of a bound may have: each is checked in plain Python if there is a proof
 CHECKED = 100_000
+#: fewer pieces than this hardly ever get below the bound of the whole
+FEWEST = 4
+#: n boxes in d dimensions leave n^(−FALLING / d) of the slack: 2 if all had the same shape and the same slack, less as
+#: the worst of them counts
+FALLING = 1.5
 #: no more boxes once a split gains less than this share of the bound
 SETTLED = 1e-3
 #: how many coordinates may be split: the widest ones, by how much the model changes along them
@@ -99,7 +102,7 @@ class BoxSplits:
     """The ways to split boxes.
 
     What affine functions lose along an axis is of second order in the width: what one split gained says how much one of
-    another box will. Axes are tried in the order of that, as long as the next one promises more than the best gains.
+    another box will. Axes are tried in the order of that until one gains enough, those of which nothing is known first.
     Of two halves the one that was worse along the axis before is tried first: it alone often rules a way out.
     """
 
@@ -109,9 +112,9 @@ class BoxSplits:
         self.worse: dict[int, int] = {}  # of an axis: the half that was worse, 0 the lower and 1 the upper one
 
     def best(self, node: BoxNode, least: float) -> tuple[int, tuple[BoxNode, BoxNode]]:
-        """(axis, halves) of the best way to split a box; a way with one half that is worse already is left.
+        """(axis, halves) of the best way that was tried; one with a half that is worse already is left.
 
-        least : all axes are tried if none gains more
+        least : a gain that is enough
         """
         widths = node.upper - node.lower
         widest = np.argsort(-self.sizes * widths, kind="stable")[:AXES].tolist()
@@ -120,7 +123,7 @@ class BoxSplits:
         }
         found, most = None, math.inf
         for axis in sorted(widest, key=lambda axis: -promised[axis]):
-            if max(least, promised[axis]) <= node.bound - most < math.inf:
+            if promised[axis] < math.inf and least < node.bound - most < math.inf:
                 break
             halves = self._halved(node, axis, most)
             if halves is not None and (found is None or _merit(halves) < _merit(found[1])):
@@ -160,7 +163,8 @@ def _middle(low: float, high: float) -> float:
 
 
 def affordable_pieces(pieces: int, transitions: int, horizon: int | None) -> int:
-    return min(pieces, CHECKED // (transitions * (horizon or 1)))
+    found = min(pieces, CHECKED // (transitions * (horizon or 1)))
+    return found if found >= FEWEST else 1
 
 
 def hopeless_bound(first_order: float, useless: float, boxes: int, dimension: int) -> float:
@@ -168,7 +172,7 @@ def hopeless_bound(first_order: float, useless: float, boxes: int, dimension: in
 
     first_order : the bound without slack, which is of second order in the width of a box
     """
-    return first_order + (useless - first_order) * boxes ** (2.0 / dimension)
+    return first_order + (useless - first_order) * boxes ** (FALLING / dimension)
 
 
 def worst_of_boxes(

@@ -164,6 +164,10 @@ class Polytope(Region):
     def kernel(self) -> RegionKernel | None:
         return None if self._data is None else RegionKernel(self._data, None, None)
 
+    def corners(self) -> np.ndarray | None:
+        """(V, n) the vertices, moved outward by a hair; None if they are not all known."""
+        return np.asarray(self._data.point) if self._data is not None and self.method == "vertices" else None
+
     # ------------------------------------------------------------------ making new ones
     @classmethod
     def from_graph(cls, graph: vertex_graph.VertexGraph, box: tuple[np.ndarray, np.ndarray] | None = None) -> Polytope:

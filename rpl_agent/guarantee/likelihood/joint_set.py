@@ -165,7 +165,10 @@ class JointSet:
 
     def boundary(self, factor: np.ndarray) -> np.ndarray:
         """(k, r) points near the boundary of C, in directions that ``factor`` spreads evenly; |factor y| reaches it."""
-        rays = cut_directions(self.dimension) @ factor.T
+        return self.on_rays(cut_directions(self.dimension) @ factor.T)
+
+    def on_rays(self, rays: np.ndarray) -> np.ndarray:
+        """(k, r) points near the boundary of C on rays (n, r) from the centre, each as long as it may have to be."""
         f, slope = self.observed.values(self.center), rays @ self.observed.weights.T
         with np.errstate(divide="ignore", invalid="ignore"):
             exits = np.where(slope < 0.0, -f / slope, np.inf).min(axis=1)

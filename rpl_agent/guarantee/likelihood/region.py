@@ -43,6 +43,11 @@ GAUSSIAN_SPREAD, SHALLOW = 0.1, 0.01
 #: Use a ball in slabs if the expressions vary over it, squared, by less than this share of what they do over the
 #: likelihood's own: that is no more than a sign of narrower bounds (Engagement, 10^4 episodes: 0.89, and a wider gap).
 CLEARLY = 0.85
+#: The dimension in which tangents that are spread evenly leave corners far outside the joint set: in fewer they do not,
+#: and in more there are so many corners that they cost more time than they gain.
+CORNERED = 4
+#: Rounds of tangents towards such corners, and how many in each.
+FAR_ROUNDS, FAR_CORNERS = 2, 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +98,7 @@ class Learned:
         """Outer approximations of C, the bets and the intervals."""
         bets = None if self.slabs is None else self.slabs.tightest(joint.center)
         around = None if self.ball is None or joint.dimension == 1 else ellipsoid_of(self.ball)
-        if around is not None and self._is_gaussian and lies_inside(self.pmdp, self.lower, self.upper, around, SHALLOW):
+        if around is not None and self.is_gaussian and lies_inside(self.pmdp, self.lower, self.upper, around, SHALLOW):
             if bets is None or not len(bets[1]):
                 return around
             return Intersection([Polytope(*bets, *around.box()), around])
@@ -114,7 +119,7 @@ class Learned:
         return Polytope(A, b + 8.0 * UNIT_ROUNDOFF * (np.abs(b) + np.abs(A) @ reach), low, high)
 
     @property
-    def _is_gaussian(self) -> bool:
+    def is_gaussian(self) -> bool:
         assert self.joint is not None
         return self.joint.dimension > 2 and self._spread <= GAUSSIAN_SPREAD
 
@@ -136,6 +141,22 @@ class Learned:
             return found or self.ball
         sizes = [float(often.counts @ np.square(often.weights @ one.factor).sum(axis=1)) for one in (found, self.ball)]
         return found if sizes[0] < CLEARLY * sizes[1] else self.ball
+
+    def with_far_tangents(self) -> Learned:
+        """The same with tangents that cut off the corners which lie farthest outside the joint set.
+
+        With few data it is no ellipsoid: where a direction is left open, it reaches into corners of the domain.
+        """
+        assert self.joint is not None
+        found, center = self, self.joint.center
+        for _ in range(FAR_ROUNDS):
+            corners = found._polytope(None).corners()
+            if corners is None or not len(corners):
+                break
+            farthest = np.argsort(-self.joint.values(corners), kind="stable")[:FAR_CORNERS]
+            touched = self.joint.on_rays(corners[farthest] - center)
+            found = replace(found, tangents=np.vstack([found.tangents, touched]))
+        return found
 
     def _strips(self) -> Strips:
         """The slabs of intervals of expressions, of bounds of the domain, and of bets."""
@@ -180,7 +201,11 @@ def learned(pmdp: ParametricMDP, counts: Counts, delta: float, objective: Object
     own = joint.ball()
     tangents = nothing if line.is_product else tangent_points(joint, own)
     found = Learned(pmdp, *bounds, joint, own, tangents, won)
-    return found if line.is_product or line.dimension == 1 else replace(found, ball=found.smaller_ball())
+    if line.is_product or line.dimension == 1:
+        return found
+    found = replace(found, ball=found.smaller_ball())
+    is_round = found.ball is not None and found.is_gaussian
+    return found.with_far_tangents() if line.dimension == CORNERED and not is_round else found
 
 
 def has_joint_set(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> bool:
