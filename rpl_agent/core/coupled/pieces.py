@@ -102,7 +102,7 @@ class BoxSplits:
     """The ways to split boxes.
 
     What affine functions lose along an axis is of second order in the width: what one split gained says how much one of
-    another box will. Axes are tried in the order of that until one gains enough, those of which nothing is known first.
+    another box will. Axes are tried in the order of that, as long as the next one promises more than the best gains.
     Of two halves the one that was worse along the axis before is tried first: it alone often rules a way out.
     """
 
@@ -112,9 +112,9 @@ class BoxSplits:
         self.worse: dict[int, int] = {}  # of an axis: the half that was worse, 0 the lower and 1 the upper one
 
     def best(self, node: BoxNode, least: float) -> tuple[int, tuple[BoxNode, BoxNode]]:
-        """(axis, halves) of the best way that was tried; one with a half that is worse already is left.
+        """(axis, halves) of the best way to split a box; a way with one half that is worse already is left.
 
-        least : a gain that is enough
+        least : all axes are tried if none gains more
         """
         widths = node.upper - node.lower
         widest = np.argsort(-self.sizes * widths, kind="stable")[:AXES].tolist()
@@ -123,7 +123,7 @@ class BoxSplits:
         }
         found, most = None, math.inf
         for axis in sorted(widest, key=lambda axis: -promised[axis]):
-            if promised[axis] < math.inf and least < node.bound - most < math.inf:
+            if max(least, promised[axis]) <= node.bound - most < math.inf:
                 break
             halves = self._halved(node, axis, most)
             if halves is not None and (found is None or _merit(halves) < _merit(found[1])):
