@@ -18,18 +18,15 @@ import numpy as np
 from scipy.optimize import minimize
 
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.evidence.ledger import MAIN_SHARE
+from rpl_agent.core.evidence.ledger import MAIN_SHARE, split_main
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
-from rpl_agent.guarantee.likelihood.bets.slabs import Slabs
+from rpl_agent.guarantee.likelihood.bets.slabs import Slabs, shares_of
 from rpl_agent.guarantee.likelihood.checked_model import joint_coordinates
 from rpl_agent.guarantee.likelihood.joint_set import Ball
 from rpl_agent.guarantee.likelihood.region import Learned, learned
 
 #: Rounds of multipliers, steps in each; the weight of a violated row, and how much of it ends the search.
 ROUNDS, STEPS, WEIGHT, VIOLATED = 10, 40, 30.0, 1e-3
-#: Half the width of a slab that a bet leaves, in standard deviations of what it bounds: at 3/4 of an error of 0.1, for
-#: two series of both signs, the best single look leaves 2.8, and one at all times 3.
-DEVIATIONS = 3.0
 
 
 class Pair(NamedTuple):
@@ -223,12 +220,17 @@ def attained(
     if (search.b < 0.0).any():
         return np.nan, np.nan
     found = search.pair(policy, unit)
-    slabs = with_foreseen(search, found, policy, known, counts)
+    share = split_main(MAIN_SHARE * delta, shares_of(pmdp, counts, objective)).bets
+    deviations = np.sqrt(2.0 * np.log(4.0 / share))  # of the best stake at one look, for two series of two sides
+    slabs = with_foreseen(search, found, policy, (known, counts), deviations)
     return found.width, Search(known, known.ball, slabs, objective).pair(policy, unit).width
 
 
-def with_foreseen(search: Search, found: Pair, policy: Policy, known: Learned, counts: Counts) -> Slabs:
-    """Two more slabs: along the gradients of the values of a pair, around the ball's centre."""
+def with_foreseen(
+    search: Search, found: Pair, policy: Policy, data: tuple[Learned, Counts], deviations: float
+) -> Slabs:
+    """Two more slabs: along the gradients of the values of a pair, some standard deviations from the ball's centre."""
+    known, counts = data
     weights, center, slabs = np.asarray(known.pmdp.table.reduction.weights), search.center, known.slabs
     assert slabs is not None
     chances = known.pmdp.table.constant + weights @ center
@@ -239,6 +241,6 @@ def with_foreseen(search: Search, found: Pair, policy: Policy, known: Learned, c
     for y, of, way in ((found.best, found.policy, sign), (found.worst, policy, -sign)):
         ends = [search.values.at(point, of)[1] for point in (center, center + search.half * y)]
         normal = way * np.mean(ends, axis=0)
-        reach = DEVIATIONS * np.sqrt(normal @ covariance @ normal)
+        reach = deviations * np.sqrt(normal @ covariance @ normal)
         A, b = np.vstack([A, normal]), np.append(b, normal @ center + reach)
     return slabs._replace(A=A, b=b)

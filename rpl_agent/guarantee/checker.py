@@ -1011,7 +1011,7 @@ class Bets:
         def solve(gradient: list[float]) -> list[float]:
             return solved(matrix, gradient) or [0.0] * len(x)
 
-        if self.aimed >= 2 * self.found_with:
+        if len(self.slopes) > 1 or self.aimed >= 2 * self.found_with:  # of blocks the best policy changes more often
             self.found_with, self.slopes = self.aimed, self._slopes(x, solve)
             backs = [fsum(map(mul, *pair)) < 0 for pair in zip(self.slopes, self.shifts)]  # bets both ways would cancel
             given = zip(self.slopes, backs, self.gradients)

@@ -206,11 +206,11 @@ def certified(shared_particles):
 
 
 def test_a_certificate_is_proved_by_products_with_slabs(certified):
-    """Both sides; rows over a ball and cuts gave [6.386, 10.710]."""
+    """Both sides; rows over a ball and cuts gave [6.332, 10.749]."""
     found, proof = certified
     shown = checker.check(proof)
     assert (shown["lower"], shown["upper"]) == (found.lower, found.upper)
-    assert 6.41 < found.lower and found.upper < 10.56
+    assert 6.36 < found.lower and found.upper < 10.50
     names = proof["regions"][proof["upper"]["region"]]["likelihood"]["cuts"]
     for side in ("lower", "upper"):
         slabs = {k for k, name in enumerate(names) if isinstance(name, int)}

@@ -59,7 +59,7 @@ def next_aim(
     if before is not None and 4 * total < 5 * before.total:
         return before
     known = _Information(line, line.chances(x), successes, trials)
-    if before is None or total >= 2 * before.slope_total:
+    if before is None or line.is_product or total >= 2 * before.slope_total:
         slopes, slope_total = _slopes(world, line, x, known, before), total
         gradients = slopes if before is None else list(map(_on_one_side, slopes, before.series))
     else:
