@@ -578,7 +578,7 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
                                               + 2 * g.state_ptr[g.count] + g.row_ptr[g.state_ptr[g.count]]
                                               + asked.capacity + (5 * g.count + g.state_ptr[g.count]
                                               + g.row_ptr[g.state_ptr[g.count]] + asked.capacity) / 2
-                                              + (5 * g.count + g.state_ptr[g.count]) / 8 + 12]*/);
+                                              + 4 * g.count / 8 + 12]*/);
 
 /* How far a search for totals goes. */
 typedef struct effort {

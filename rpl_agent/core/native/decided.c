@@ -33,6 +33,8 @@ static int64_t staying_row(const known *k, int64_t s, const bool *marked)
 
 static bool is_played(const known *k, int64_t row)
 {
+    if (k->only_free)
+        return !(k->play->reward[row] > 0.0);
     return k->play->agent != FIXED_AGENT || k->play->weights[row] > 0.0;
 }
 
@@ -100,7 +102,23 @@ static void set_values(known *k, bool *done, const bool *marked, bool wanted, do
         }
 }
 
-bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q)
+/* Whether the agent can loop for free where nothing is decided. Scratch: left, open (S). */
+static bool loops_for_free(known *k, const bool *done, bool *left, bool *open)
+{
+    const graph *g = k->g;
+    for (int64_t s = 0; s < g->count; s++) {
+        open[s] = !done[s];
+        left[s] = true;
+        for (int64_t row = g->state_ptr[s]; open[s] && row < g->state_ptr[s + 1]; row++)
+            left[s] &= k->play->reward[row] > 0.0;
+    }
+    k->only_free = true;
+    grow(k, true, left, open, NULL);
+    k->only_free = false;
+    return memchr(left, false, g->count) != NULL;
+}
+
+bool decide(known *k, bool *done, bool *sets)
 {
     const bool *target = k->target;
     const graph *g = k->g;
@@ -139,16 +157,5 @@ bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q)
                 return false; /* it must be shown how to miss the target */
         set_values(k, done, sure, k->must_reach, k->reach ? 1.0 : INFINITY);
     }
-    if (!chooses || memchr(done, false, states) == NULL)
-        return true;
-    const moves nature = {k->weight, k->weight, NULL, NULL, NULL, NULL}; /* no part is loaded yet */
-    for (int64_t row = 0; row < g->state_ptr[states]; row++) { /* values are not unique where the agent may loop for free */
-        usable[row] = k->play->reward[row] > 0.0 ? 1 : 2;
-        for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++)
-            k->weight[t] = chance_of(k, row, t);
-    }
-    for (int64_t s = 0; s < states; s++)
-        open[s] = !done[s];
-    hold_set(g, &nature, usable, ANY_ROW, open, q);
-    return memchr(open, true, states) == NULL;
+    return !chooses || !loops_for_free(k, done, reached, open); /* values are not unique where it can */
 }

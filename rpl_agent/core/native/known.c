@@ -89,8 +89,9 @@ static bool bound(known *k, bool upward, double margin, double apart)
 }
 
 /* The same bound, mended by sweeps with the margin as an extra cost or bonus: another strategy was almost as good and
- * takes more steps. The agent's own side has no other. Scratch: rows (n). */
-static bool mended_bound(known *k, bool upward, double margin, int64_t *rows)
+ * takes more steps. The agent's own side has no other. Where exits are `apart` the part is read again, with their values
+ * on this side. Scratch: rows (n). */
+static bool mended_bound(known *k, bool upward, double margin, double apart, int64_t *rows)
 {
     const double change = k->change;
     double *values = k->value;
@@ -98,10 +99,12 @@ static bool mended_bound(known *k, bool upward, double margin, int64_t *rows)
         return false;
     memcpy(rows, k->chosen, k->n * sizeof *rows);
     k->value = upward ? k->high : k->low;
-    load_part(k); /* exits have other values, too */
+    if (apart > 0.0)
+        load_part(k);
     bool good = approach(k, 0.25 * margin, upward ? margin : -margin);
     k->value = values;
-    load_part(k);
+    if (apart > 0.0)
+        load_part(k);
     memcpy(k->chosen, rows, k->n * sizeof *rows);
     k->change = change;
     return good && verified(k, upward);
@@ -113,7 +116,7 @@ static bool both_bounds(known *k, double margin, double apart, bool mend, int64_
     const bool first = k->play->agent == MAX_AGENT;
     for (int turn = 0; turn < 2; turn++) {
         const bool upward = turn == 0 ? first : !first;
-        if (!bound(k, upward, margin, apart) && !(mend && mended_bound(k, upward, margin, rows)))
+        if (!bound(k, upward, margin, apart) && !(mend && mended_bound(k, upward, margin, apart, rows)))
             return false;
     }
     return true;
@@ -387,15 +390,13 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
         .budget = asked->budget,
     };
     int64_t *more = STATES(7 * states);
-    bool *done = MARKS(states), *sets = MARKS(4 * states);
-    int8_t *usable = MARKS(all);
-    queue q = {0, 0, more, sets + 3 * states};
+    bool *done = MARKS(states), *sets = MARKS(3 * states);
     for (int64_t s = 0; s < states; s++) {
         low[s] = high[s] = asked->reach && target[s] ? 1.0 : 0.0;
         rows[s] = g->state_ptr[s];
     }
     memcpy(done, decided, states);
-    if (!decide(&k, done, sets, usable, &q))
+    if (!decide(&k, done, sets))
         return -1;
     if (memchr(done, false, states) == NULL)
         return 1;

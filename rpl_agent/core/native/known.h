@@ -15,7 +15,9 @@ typedef struct known {
     const graph *g;
     const scratch *space;
     const bool *target;                 /* (S) */
-    bool reach, must_reach, stops;      /* the last: the agent may stop a play, for 0 */
+    bool reach, must_reach;
+    bool stops;                         /* the agent may stop a play, for 0 */
+    bool only_free;                     /* the graph is searched without rows that pay */
     const double *chances;              /* (F) */
     const int32_t *expression;          /* (T) */
     double *low, *high, *value, *image; /* (S) */
@@ -49,8 +51,8 @@ INLINE double chance_of(const known *k, int64_t row, int64_t t)
 }
 
 /* Gives states the values that the graph decides and marks them in `done` (S), decided states on entry; false where the
- * rest is not for sweeps. Scratch: sets (3 S), usable (R). */
-bool decide(known *k, bool *done, bool *sets, int8_t *usable, queue *q);
+ * rest is not for sweeps. Scratch: sets (3 S). */
+bool decide(known *k, bool *done, bool *sets);
 
 /* `components`, with the states of each by their numbers, the largest first: memory is read in that order. */
 void find_parts(const graph *g, const bool *done, int64_t *all, int64_t *component, int64_t *space);
