@@ -7,17 +7,20 @@ to blame; where this width is large, the set is. For models in blocks, with rewa
 
 `foreseen` is that width if two bets had known all along which values end up farthest apart: what is left of the set in
 two more slabs, along the gradients of these values. Where it is large too, no bets on values make the set much smaller.
+`fixed` is the same if, beside that, it had been known how many data there would be: with Clopper–Pearson intervals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
 from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.evidence.intervals import confidence_intervals
 from rpl_agent.core.evidence.ledger import MAIN_SHARE, split_main
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.guarantee.likelihood.bets.slabs import Slabs, shares_of
@@ -204,26 +207,35 @@ class Search:
         return float(min([1.0, *ends, 1.0 / max(np.sqrt(y @ self.H @ y), 1e-300)]))
 
 
+class Widths(NamedTuple):
+    """Widths that no certificate of a policy over a set falls below; NaN if there is no such set."""
+
+    attained: float = np.nan  # the set that the data leave
+    foreseen: float = np.nan  # with bets that are foreseen
+    fixed: float = np.nan  # and with intervals for a known number of data
+
+
 def attained(
     pmdp: ParametricMDP, counts: Counts, objective: Objective, delta: float, policy: Policy, unit: float
-) -> tuple[float, float]:
-    """(a width that no certificate of this policy over the set of these data falls below, the same with foreseen bets).
+) -> Widths:
+    """Three widths for these data; unit: the scale of values.
 
-    unit : the scale of values
-
-    NaN with so few data that the set has no ball, or that the likeliest point after a mark is not in it.
+    There are none with so few data that the set has no ball, or that the likeliest point after a mark is not in it.
     """
     known = learned(pmdp, counts, MAIN_SHARE * delta, objective)
     if known.ball is None or known.slabs is None:
-        return np.nan, np.nan
+        return Widths()
     search = Search(known, known.ball, known.slabs, objective)
     if (search.b < 0.0).any():
-        return np.nan, np.nan
+        return Widths()
     found = search.pair(policy, unit)
-    share = split_main(MAIN_SHARE * delta, shares_of(pmdp, counts, objective)).bets
-    deviations = np.sqrt(2.0 * np.log(4.0 / share))  # of the best stake at one look, for two series of two sides
+    shares = split_main(MAIN_SHARE * delta, shares_of(pmdp, counts, objective))
+    deviations = np.sqrt(2.0 * np.log(4.0 / shares.bets))  # of the best stake at one look, for two series of two sides
     slabs = with_foreseen(search, found, policy, (known, counts), deviations)
-    return found.width, Search(known, known.ball, slabs, objective).pair(policy, unit).width
+    low, high = confidence_intervals(pmdp, counts, "clopper-pearson", shares.intervals)
+    narrow = replace(known, lower=np.maximum(known.lower, low), upper=np.minimum(known.upper, high))
+    rest = (Search(of, known.ball, slabs, objective).pair(policy, unit).width for of in (known, narrow))
+    return Widths(found.width, *rest)
 
 
 def with_foreseen(

@@ -17,8 +17,9 @@ one. ``held`` counts seeds whose interval contains the optimum. `--jobs N` runs 
 Fourth table: 7 to 64 unknowns in independent blocks, uniform plays (`block_worlds`), bridges and the random models at
 δ = 0.001, wet chicken at 0.1. ``windows`` is the product of intervals without bets, ``attained`` how far values at two
 parameters of the set with bets lie apart, at least, so that no method is tighter over it (`attained`), ``foreseen`` the
-same if bets had known these values beforehand, ``proved`` the gap that the checker proves over the one computed. Each
-random model is one data set of 10^5 steps; their median is the last row.
+same if bets had known these values beforehand, ``fixed`` if it had also been known how many data there would be,
+``proved`` the gap that the checker proves over the one computed. Each random model is one data set of 10^5 steps; their
+median is the last row.
 """
 
 from __future__ import annotations
@@ -138,8 +139,7 @@ def in_blocks(task: tuple[str, int, int]) -> Row:
     return {
         "windows": plain.gap / unit,
         "bets": found.gap / unit,
-        "attained": widths[0] / unit,
-        "foreseen": widths[1] / unit,
+        **{name: width / unit for name, width in widths._asdict().items()},
         "proved": proved / found.gap,
         "held": found.lower <= optimum <= found.upper,
     }

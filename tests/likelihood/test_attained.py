@@ -26,8 +26,9 @@ def searched(request):
 def test_a_certificate_is_wider_than_what_is_attained(searched):
     world, counts, _ = searched
     found = certify(world.pmdp, counts, world.objective, Config(delta=world.delta))
-    width, foreseen = attained.attained(world.pmdp, counts, world.objective, world.delta, found.policy, found.gap)
-    assert 0.2 * found.gap < foreseen <= 1.001 * width <= 1.001 * found.gap
+    widths = attained.attained(world.pmdp, counts, world.objective, world.delta, found.policy, found.gap)
+    assert widths.attained <= found.gap
+    assert 0.2 * found.gap < widths.fixed <= 1.001 * widths.foreseen <= 1.002 * widths.attained
 
 
 def test_values_are_attained_in_the_set(searched):
