@@ -20,7 +20,8 @@ import numpy as np
 
 from rpl_agent.guarantee.likelihood.joint_set import BALL_MARGIN, BALL_ROUNDS, Ball, JointSet, Strip
 
-#: Rounds of the search; steps to the centre in each, and at the end; the share below which slabs are left out.
+#: Rounds of the search, more of which make the ball a few per cent smaller and cost as much as the rest of a quick
+#: certificate; steps to the centre in each, and at the end; the share below which slabs are left out.
 ROUNDS, STEPS, LAST_STEPS, NEGLIGIBLE = 12, 2, 12, 1e-3
 #: By how much, relative to its width, a slab is widened: more than all rounding.
 WIDER = 1e-9
