@@ -178,6 +178,23 @@ def test_free_loops_and_endless_rewards_are_left_to_others(calls):
     assert calls == [False, False]
 
 
+@pytest.mark.parametrize(
+    ("rows", "costs", "by_core"),
+    [
+        ([[{0: 1}, {2: 1}], [{1: 1}]], [[1.0, 3.0], [0.0]], True),  # a loop that pays
+        ([[{0: 1}, {2: 1}], [{1: 1}]], [[0.0, 3.0], [0.0]], False),
+        ([[{1: 1}, {2: 1}], [{0: 1}]], [[0.0, 3.0], [1.0]], True),  # one half of it is free
+        ([[{1: 1}, {2: 1}], [{0: 1}]], [[0.0, 3.0], [0.0]], False),
+        ([[{1: 1}, {2: 1}], [{0: 1}, {2: 1}]], [[1.0, 0.0], [1.0, 0.0]], True),  # both can leave without paying
+    ],
+)
+def test_a_loop_is_free_if_none_of_its_rows_pays(rows, costs, by_core, calls):
+    table = [[{j: Fraction(p) for j, p in row.items()} for row in state] for state in [*rows, [{2: 1}]]]
+    point = known(table, labels={"over": {2}}, cost=[*costs, [0.0]])
+    found = solve(point, COST)
+    assert found.check() == [] and found.converged and calls == [by_core]
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_random_known_models_against_an_exact_oracle(seed, calls):
     dice, tally = Dice(seed ^ (1 << 40)), Tally()
