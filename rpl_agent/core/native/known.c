@@ -89,8 +89,7 @@ static bool bound(known *k, bool upward, double margin, double apart)
 }
 
 /* The same bound, mended by sweeps with the margin as an extra cost or bonus: another strategy was almost as good and
- * takes more steps. The agent's own side has no other. Where exits are `apart` the part is read again, with their values
- * on this side. Scratch: rows (n). */
+ * takes more steps. The agent's own side has no other. Scratch: rows (n). */
 static bool mended_bound(known *k, bool upward, double margin, double apart, int64_t *rows)
 {
     const double change = k->change;
@@ -99,12 +98,10 @@ static bool mended_bound(known *k, bool upward, double margin, double apart, int
         return false;
     memcpy(rows, k->chosen, k->n * sizeof *rows);
     k->value = upward ? k->high : k->low;
-    if (apart > 0.0)
-        load_part(k);
-    bool good = approach(k, 0.25 * margin, upward ? margin : -margin);
+    const bool good = approach(k, 0.25 * margin, upward ? margin : -margin);
+    for (int64_t i = 0; i < k->n && upward; i++)
+        k->value[k->order[i]] += apart;
     k->value = values;
-    if (apart > 0.0)
-        load_part(k);
     memcpy(k->chosen, rows, k->n * sizeof *rows);
     k->change = change;
     return good && verified(k, upward);
