@@ -157,5 +157,7 @@ bool decide(known *k, bool *done, bool *sets)
                 return false; /* it must be shown how to miss the target */
         set_values(k, done, sure, k->must_reach, k->reach ? 1.0 : INFINITY);
     }
-    return !chooses || !loops_for_free(k, done, reached, open); /* values are not unique where it can */
+    if (!chooses || memchr(done, false, states) == NULL)
+        return true;
+    return !loops_for_free(k, done, reached, open); /* values are not unique where it can */
 }
