@@ -18,62 +18,13 @@
 #define MOST_FULL_SWEEPS 200
 #define MOST_STEPS 300
 
-/* start + sum of weights of the entries from..to times x, as two sums: one would wait for each of its terms. */
-INLINE double plus_row(double start, const double *weight, const int32_t *places, int32_t from, int32_t to, const double *x)
-{
-    double other = 0.0;
-    for (; from + 1 < to; from += 2) {
-        start += weight[from] * x[places[from]];
-        other += weight[from + 1] * x[places[from + 1]];
-    }
-    if (from < to)
-        start += weight[from] * x[places[from]];
-    return start + other;
-}
-
-INLINE double row_value(const known *k, int32_t row, double offset)
-{
-    const double start = k->base[row] + offset * k->scale[row];
-    return plus_row(start, k->weight, k->target_of, k->entry[row], k->entry[row + 1], k->x);
-}
-
-/* One sweep over the part, in place; picks the rows that were best, and returns whether one is another than before. */
-static bool full_sweep(known *k, double offset)
-{
-    const bool least = k->play->agent == MIN_AGENT;
-    bool differs = false;
-    k->change = 0.0;
-    for (int64_t at = 0; at < k->n; at++) {
-        int32_t best_row = k->first[at];
-        double best = row_value(k, best_row, offset);
-        for (int32_t row = best_row + 1; row < k->first[at + 1]; row++) {
-            const double q = row_value(k, row, offset);
-            if (least ? q < best : q > best) {
-                best = q;
-                best_row = row;
-            }
-        }
-        if (k->stops && !(best > 0.0)) {
-            best = 0.0;
-            best_row = NO_ROW;
-        }
-        const double apart = fabs(best - k->x[at]);
-        k->change = apart <= k->change ? k->change : apart; /* NaN stays */
-        k->x[at] = best;
-        differs |= k->pick[at] != best_row;
-        k->pick[at] = best_row;
-    }
-    k->sweeps++;
-    return differs;
-}
-
 /* The places of the chain in turn, or only those listed in `kept`, at their pace or not; the largest change of x. */
 INLINE double relax_once(const known *k, const int32_t *kept, const double *pace, const double *right, double *x)
 {
     double change = 0.0;
     for (int64_t i = 0; i < k->left; i++) {
         const int64_t s = kept ? kept[i] : i;
-        double step = plus_row(right[s], k->data, k->indices, k->indptr[s], k->indptr[s + 1], x) - x[s];
+        double step = plus_row(right[s], k->data, k->indices, k->indptr[i], k->indptr[i + 1], x) - x[s];
         if (pace)
             step *= pace[s];
         change = larger(change, fabs(step));
@@ -100,7 +51,7 @@ static void residual(const known *k, const double *right, const double *x, doubl
     memset(out, 0, k->n * sizeof *out);
     for (int64_t i = 0; i < k->left; i++) {
         const int64_t s = k->kept[i];
-        out[s] = plus_row(right[s] - x[s], k->data, k->indices, k->indptr[s], k->indptr[s + 1], x);
+        out[s] = plus_row(right[s] - x[s], k->data, k->indices, k->indptr[i], k->indptr[i + 1], x);
     }
 }
 
@@ -172,13 +123,12 @@ static void accelerate(known *k, double *x, double tolerance)
 static bool sweep_values(known *k, double tolerance, double offset)
 {
     for (int64_t round = 0; round < MOST_FULL_SWEEPS; round++) {
-        const bool differs = full_sweep(k, offset);
+        full_sweep(k, offset);
         if (k->change <= tolerance)
             return true;
         if (k->sweeps > k->budget || !(k->change < INFINITY))
             return false;
-        if (differs || round == 0) /* else the chain is there */
-            assemble_part(k, offset, true);
+        skip_ways(k);
         double enough = larger(LEFT * k->change, 0.5 * tolerance);
         int64_t used = relax(k, k->rhs, k->x, INNER, enough);
         k->sweeps += used;
@@ -208,7 +158,9 @@ bool approach(known *k, double tolerance, double offset)
 
 static bool settle_steps(known *k)
 {
-    assemble_part(k, 1.0, false);
+    for (int64_t i = 0; i < k->n; i++)
+        k->rhs[i] = k->scale[k->pick[i]];
+    skip_ways(k);
     int64_t used = relax(k, k->rhs, k->steps, COUNTING, 0.45);
     k->sweeps += used;
     if (used < COUNTING)

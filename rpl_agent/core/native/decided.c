@@ -8,7 +8,7 @@
 static bool stays_in(const known *k, int64_t row, const bool *marked)
 {
     for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++)
-        if (possible(k, t) && !marked[k->g->successor[t]])
+        if (!marked[k->g->successor[t]] && possible(k, t))
             return false;
     return true;
 }
@@ -17,7 +17,7 @@ static bool stays_in(const known *k, int64_t row, const bool *marked)
 static bool leads_to(const known *k, int64_t row, const bool *marked)
 {
     for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++)
-        if (possible(k, t) && marked[k->g->successor[t]])
+        if (marked[k->g->successor[t]] && possible(k, t))
             return true;
     return false;
 }

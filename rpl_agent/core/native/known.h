@@ -50,6 +50,19 @@ INLINE double chance_of(const known *k, int64_t row, int64_t t)
     return k->g->row_ptr[row + 1] - k->g->row_ptr[row] == 1 ? 1.0 : k->chances[k->expression[t]];
 }
 
+/* start + sum of weights of the entries from..to times x, as two sums: one would wait for each of its terms. */
+INLINE double plus_row(double start, const double *weight, const int32_t *places, int32_t from, int32_t to, const double *x)
+{
+    double other = 0.0;
+    for (; from + 1 < to; from += 2) {
+        start += weight[from] * x[places[from]];
+        other += weight[from + 1] * x[places[from + 1]];
+    }
+    if (from < to)
+        start += weight[from] * x[places[from]];
+    return start + other;
+}
+
 /* Gives states the values that the graph decides and marks them in `done` (S), decided states on entry; false where the
  * rest is not for sweeps. Scratch: sets (3 S). */
 bool decide(known *k, bool *done, bool *sets);
@@ -63,9 +76,11 @@ void order_part(known *k, int64_t n, const int64_t *states);
 /* Reads the rows of the part, with the values of its exits. */
 void load_part(known *k);
 
-/* The chain of picked rows, with `offset` per step beside rewards, or with `offset` alone. Places that lead to one other
- * place only are left out of sweeps. */
-void assemble_part(known *k, double offset, bool pays);
+/* One sweep over the part, in place; picks the rows that are best if a step pays `offset` more, and writes their chain. */
+void full_sweep(known *k, double offset);
+
+/* Leaves places that lead to one other place only out of the chain. */
+void skip_ways(known *k);
 
 /* Values x (n) of the places that sweeps left out. */
 void fill_ways(const known *k, double *x);

@@ -116,6 +116,54 @@ void load_part(known *k)
 
 /* ---------------------------------------------------------------------- the chain of picked rows */
 
+INLINE double row_value(const known *k, int32_t row, double offset)
+{
+    const double start = k->base[row] + offset * k->scale[row];
+    return plus_row(start, k->weight, k->target_of, k->entry[row], k->entry[row + 1], k->x);
+}
+
+/* Writes the row picked at place i to the chain, whose entries end at `used`; where they end then. */
+INLINE int32_t write_picked(known *k, int64_t i, double offset, int32_t used)
+{
+    const int32_t row = k->pick[i];
+    k->rhs[i] = row == NO_ROW ? 0.0 : k->base[row] + offset * k->scale[row];
+    for (int32_t e = row == NO_ROW ? 0 : k->entry[row]; row != NO_ROW && e < k->entry[row + 1]; e++) {
+        k->indices[used] = k->target_of[e];
+        k->data[used++] = k->weight[e];
+    }
+    k->indptr[i + 1] = used;
+    return used;
+}
+
+void full_sweep(known *k, double offset)
+{
+    const bool least = k->play->agent == MIN_AGENT;
+    int32_t used = 0;
+    k->change = 0.0;
+    k->indptr[0] = 0;
+    for (int64_t at = 0; at < k->n; at++) {
+        int32_t best_row = k->first[at];
+        double best = row_value(k, best_row, offset);
+        for (int32_t row = best_row + 1; row < k->first[at + 1]; row++) {
+            const double q = row_value(k, row, offset);
+            if (least ? q < best : q > best) {
+                best = q;
+                best_row = row;
+            }
+        }
+        if (k->stops && !(best > 0.0)) {
+            best = 0.0;
+            best_row = NO_ROW;
+        }
+        const double apart = fabs(best - k->x[at]);
+        k->change = apart <= k->change ? k->change : apart; /* NaN stays */
+        k->x[at] = best;
+        k->pick[at] = best_row;
+        used = write_picked(k, at, offset, used); /* now, while the row is in the cache */
+    }
+    k->sweeps++;
+}
+
 /* In place of the root of a place that always leads to one other. */
 enum { UNKNOWN = -1, ON_THE_WAY = -2 };
 
@@ -142,83 +190,61 @@ static void find_roots(known *k)
     }
 }
 
-/* The share of a place's row that leads ahead. */
-static double ahead_of(const known *k, int64_t i)
+/* Moves the row of place i, whose entries are from..to, to `used`, and with `ways` lets it lead to roots; where it ends. */
+INLINE int32_t lead_to_roots(known *k, int64_t i, bool ways, int32_t from, int32_t to, int32_t used)
 {
-    double ahead = 0.0;
-    for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
-        ahead += k->indices[e] > i ? k->data[e] : 0.0;
-    return ahead;
-}
-
-/* Lets the row of root i lead to roots. */
-static void lead_to_roots(known *k, int64_t i)
-{
-    double leaving = 1.0;
-    bool differs = false;
-    for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++) {
-        const int32_t j = k->indices[e];
-        if (k->root[j] == j)
+    const int32_t begin = used;
+    double ahead = 0.0, leaving = 1.0;
+    for (int32_t e = from; e < to; e++) {
+        const int32_t j = k->indices[e], root = ways ? k->root[j] : j;
+        const double mass = k->data[e];
+        if (root != j)
+            k->rhs[i] += mass * k->shift[j];
+        if (root == i && mass < leaving) { /* a way back, tried again until it is left */
+            leaving -= mass;
             continue;
-        differs = true;
-        k->rhs[i] += k->data[e] * k->shift[j];
-        k->indices[e] = k->root[j];
-        if (k->root[j] == i && k->data[e] < leaving) { /* a way back, tried again until it is left */
-            leaving -= k->data[e];
-            k->data[e] = 0.0;
         }
+        ahead += root > i ? mass : 0.0;
+        k->indices[used] = root;
+        k->data[used++] = mass;
     }
     if (leaving != 1.0) {
         k->rhs[i] /= leaving;
-        for (int32_t e = k->indptr[i]; e < k->indptr[i + 1]; e++)
+        ahead /= leaving;
+        for (int32_t e = begin; e < used; e++)
             k->data[e] /= leaving;
     }
-    if (differs)
-        k->pace[i] = pace_of(ahead_of(k, i));
+    k->pace[i] = pace_of(ahead);
+    return used;
 }
 
-/* Lets roots lead to roots alone, and lists them in `kept`: sweeps leave out the places in between. */
-static void skip_ways(known *k)
+void skip_ways(known *k)
 {
-    find_roots(k);
+    bool ways = false;
+    for (int64_t i = 0; i < k->n; i++) {
+        const bool is_way = k->indptr[i + 1] == k->indptr[i] + 1 && k->data[k->indptr[i]] == 1.0;
+        k->root[i] = is_way ? UNKNOWN : (int32_t)i;
+        k->shift[i] = 0.0;
+        ways |= is_way;
+    }
+    if (ways)
+        find_roots(k);
+    int32_t from = 0, used = 0;
     k->left = 0;
-    for (int64_t i = 0; i < k->n; i++)
+    for (int64_t i = 0; i < k->n; i++) {
+        const int32_t to = k->indptr[i + 1];
         if (k->root[i] == i) {
+            used = ways ? lead_to_roots(k, i, true, from, to, used) : lead_to_roots(k, i, false, from, to, used);
             k->kept[k->left++] = (int32_t)i;
-            lead_to_roots(k, i);
+            k->indptr[k->left] = used;
         }
+        from = to;
+    }
 }
 
 void fill_ways(const known *k, double *x)
 {
-    for (int64_t i = 0; i < k->n; i++)
+    for (int64_t i = 0; k->left < k->n && i < k->n; i++)
         if (k->root[i] != i)
             x[i] = k->shift[i] + x[k->root[i]];
-}
-
-void assemble_part(known *k, double offset, bool pays)
-{
-    int32_t used = 0;
-    bool any_way = false;
-    k->indptr[0] = 0;
-    for (int64_t i = 0; i < k->n; i++) {
-        const int32_t row = k->pick[i], begin = used;
-        double ahead = 0.0;
-        k->rhs[i] = row == NO_ROW ? 0.0 : offset * k->scale[row] + (pays ? k->base[row] : 0.0);
-        for (int32_t e = row == NO_ROW ? 0 : k->entry[row]; row != NO_ROW && e < k->entry[row + 1]; e++) {
-            ahead += k->target_of[e] > i ? k->weight[e] : 0.0;
-            k->indices[used] = k->target_of[e];
-            k->data[used++] = k->weight[e];
-        }
-        const bool is_way = used == begin + 1 && k->data[begin] == 1.0;
-        k->indptr[i + 1] = used;
-        k->root[i] = is_way ? UNKNOWN : (int32_t)i;
-        k->kept[i] = (int32_t)i;
-        k->shift[i] = 0.0;
-        k->pace[i] = pace_of(ahead);
-        any_way |= is_way;
-    }
-    k->left = k->n;
-    if (any_way)
-        skip_ways(k);
 }

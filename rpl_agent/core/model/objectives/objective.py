@@ -174,7 +174,7 @@ class Objective:
         """The reward of the state after exactly this many steps."""
         return cls(Kind.INSTANT, sense, None, reward_name=name, horizon=steps)
 
-    @property
+    @cached_property
     def criterion(self) -> Criterion:
         """What a play is worth, as the class that answers what depends on it."""
         if self.kind is Kind.INSTANT:
