@@ -193,30 +193,24 @@ class Core:
         return convert
 
     def _maker(self, name: str, fields: list[Parameter]) -> Callable[..., Struct]:
-        kind, new = self._ffi.typeof(f"{name} *"), self._ffi.new
         passed = ", ".join(f"p_{field.name}" for field in fields)
         values = ", ".join(f"{field.name!r}: {field.name}" for field in fields)
-        return self._compile(
-            name,
-            fields,
-            f"function([{passed}], {{{values}}})",
-            lambda *made: Struct(name, new(kind, made[0]), made[1]),
-            "*",
-        )
+        made = f"Struct({name!r}, new_struct(struct_kind, [{passed}]), {{{values}}})"
+        return self._compile(name, fields, made, {"struct_kind": self._ffi.typeof(f"{name} *")}, "*")
 
     def _caller(self, name: str, parameters: list[Parameter]) -> Callable[..., Any]:
         passed = ", ".join(f"p_{p.name}" for p in parameters)
-        return self._compile(name, parameters, f"function({passed})", getattr(self._compiled, name))
+        return self._compile(name, parameters, f"function({passed})", {"function": getattr(self._compiled, name)})
 
     def _compile(
-        self, name: str, parameters: list[Parameter], result: str, function: Callable[..., Any], *first: str
+        self, name: str, parameters: list[Parameter], result: str, names: dict[str, Any], *first: str
     ) -> Callable[..., Any]:
-        """A Python function that converts its arguments, checks their lengths and returns `result`.
+        """A Python function that converts its arguments, checks their lengths and returns `result`, with these `names`.
 
         It is written out for these parameters, because a loop over them takes longer than most checks.
         """
-        space: dict[str, Any] = {"function": function, "NULL": self._ffi.NULL, "empty": np.empty, "short": _short}
-        space |= {"from_buffer": self._ffi.from_buffer, "ndarray": np.ndarray, "refuse": _refuse}
+        space = names | {"NULL": self._ffi.NULL, "from_buffer": self._ffi.from_buffer, "new_struct": self._ffi.new}
+        space |= {"Struct": Struct, "empty": np.empty, "ndarray": np.ndarray, "short": _short, "refuse": _refuse}
         lines = [f"def {name}({', '.join([*first, *(p.name for p in parameters)])}):", "    try:", "        pass"]
         for p in parameters:
             if p.convert is None:

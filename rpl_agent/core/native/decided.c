@@ -135,7 +135,7 @@ bool decide(known *k, bool *done, bool *sets)
                 if (!reached[s])
                     return false; /* rewards may be collected forever */
     }
-    if (k->reach) {
+    if (k->reach && memchr(reached, false, states)) {
         for (int64_t s = 0; s < states; s++)
             sure[s] = !reached[s];
         for (int64_t s = 0; s < states && agent != FIXED_AGENT; s++)
