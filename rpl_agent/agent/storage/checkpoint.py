@@ -245,7 +245,8 @@ def _narrowed(array: np.ndarray) -> np.ndarray:
     """Integers in the smallest type that holds them: most counts are small, and hashing and deflating take time."""
     if array.dtype.kind not in "iu" or array.itemsize == 1 or not array.size:
         return array
-    return array.astype(np.promote_types(np.min_scalar_type(array.min()), np.min_scalar_type(array.max())))
+    small = np.promote_types(np.min_scalar_type(array.min()), np.min_scalar_type(array.max()))
+    return array.astype(small) if small.kind in "iu" else array  # a negative number beside one of 2^32 or more
 
 
 def _widened(array: np.ndarray, kind: str) -> np.ndarray:
