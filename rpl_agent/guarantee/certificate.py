@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rpl_agent.core.model import Limit, Objective, Policy, Sense
-from rpl_agent.core.schema import Positive, Share, Whole, jsonable, read_document, write_document
+from rpl_agent.core.schema import Count, Positive, Share, Whole, jsonable, read_document, write_document
 from rpl_agent.core.version import __version__
 from rpl_agent.guarantee.untied.fixed import Visited
 from rpl_agent.guarantee.untied.plays import PlayedBound
@@ -107,6 +107,7 @@ class Certificate:
     estimate: float = math.nan  # value of the policy at the point estimate: not a guarantee
     evaluated: bool = False
     prefer: str = "guarantee"  # what the policy was chosen by: its guarantee or its regret
+    pieces: Count = 8  # the most pieces of the region that were tried on a side; more may prove more
     anytime: bool = True  # valid at data-dependent times (False for fixed-N intervals)
     log_e_value: float = 0.0  # largest evidence so far against the model's structure; enough refutes it
     refuted: bool = False

@@ -361,6 +361,7 @@ def certify_uncertainty(
         optimal=regret.is_optimal,
         undecided=None if regret.undecided is None else len(regret.undecided),
         prefer=config.prefer,
+        pieces=config.pieces,
         anytime=config.is_anytime,
         log_e_value=uncertainty.log_e_value,
         refuted=uncertainty.refuted,

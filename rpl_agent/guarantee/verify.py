@@ -143,23 +143,23 @@ def verify(
     now = (certificate.momentary_lower, certificate.momentary_upper)
     notes = ["the bounds rest on the word that the policy was fixed before the data"] if whole.is_fixed else []
     bounds = {}
-    for side in ("lower", "upper"):
-        data = (earlier or {}).get(side, counts)
-        again = whole if data.total == counts.total else _Again(certificate, pmdp, data)
-        problems += again.earlier_than(counts) if again is not whole else []
+    for side, sign in SIGNS.items():
+        claim, what = getattr(certificate, side), f"the {side} bound"
+        again = whole.of_data((earlier or {}).get(side, counts))
         bounds[side] = again.bound(side, certificate.policy)
+        if again is not whole and unsupported_bound(what, claim, bounds[side], sign, again.size):
+            again, bounds[side] = whole, whole.bound(side, certificate.policy)  # found anew, with all data
+        if again is not whole:
+            problems += again.earlier_than(counts)
+            notes.append(f"{side} was found with the first {again.samples:,} transitions, and checked on them")
         if certificate.plays is not None and certificate.plays.upward == (side == "upper"):
             wrong = _played_problems(certificate, pmdp)
             problems += wrong
             bounds[side] = bounds[side] if wrong else certificate.plays.bound()
             notes.append(f"{side} is from {certificate.plays.plays:,} plays of the policy, listed in the certificate")
-        if again is not whole:
-            notes.append(f"{side} was found with the first {data.total:,} transitions, and checked on them")
-        claim = getattr(certificate, side)
-        problems += unsupported_bound(f"the {side} bound", claim, bounds[side], SIGNS[side], again.size)
-    data = (earlier or {}).get("regret", counts)
-    again = whole if data.total == counts.total else _Again(certificate, pmdp, data)
-    problems += again.regret_problems()
+        problems += unsupported_bound(what, claim, bounds[side], sign, again.size)
+    then = whole.of_data((earlier or {}).get("regret", counts)).regret_problems()
+    problems += then and whole.regret_problems()
     for side, claim in zip(("lower", "upper"), now):
         if not math.isnan(claim):
             bound, what = whole.bound(side, None), f"the {side} bound of the last data"
@@ -182,7 +182,7 @@ def verify_improvement(
     if problems:
         return Verdict(problems, notes, math.nan, math.nan)
     baseline = found.baseline or ("frequencies" if found.known == FREQUENCIES else "log")
-    config = Config(found.confidence, found.relaxation, found.delta)
+    config = Config(found.confidence, found.relaxation, found.delta, pieces=found.pieces)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RPLWarning)
         again = improve(pmdp, counts, found.objective, baseline, found.policy, config, returns=returns)
@@ -229,6 +229,7 @@ class _Again:
             certificate.relaxation,
             certificate.delta,
             precision,
+            certificate.pieces,
             bets=certificate.basis in ("bets", "rows"),
             prefer=certificate.prefer if certificate.prefer in PREFERENCES else PREFERENCES[0],
         )
@@ -238,6 +239,14 @@ class _Again:
             self._uncertainty = uncertainty_from(pmdp, counts, self._config, certificate.objective, evidence=evidence)
         self._found: dict[bool, Certificate] = {}
         self.is_fixed = certificate.visits is not None and certificate.visits.given and certificate.evaluated
+
+    @property
+    def samples(self) -> int:
+        return self._counts.total
+
+    def of_data(self, counts: Counts) -> _Again:
+        """The same with other data."""
+        return self if counts.total == self.samples else _Again(self._certificate, self._pmdp, counts)
 
     def _certify(self, policy: Policy | None) -> Certificate:
         """For a policy, or for the best one."""

@@ -12,6 +12,7 @@ import pytest
 
 import rpl_envs
 from rpl_agent.agent import RPLAgent
+from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.cli import main
 from rpl_agent.core.errors import DataError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
@@ -240,6 +241,48 @@ def test_a_run_is_verified_on_the_data_that_its_best_bounds_rest_on(tmp_path, ca
         found.to_json(path)
         path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
         assert main(["certify", str(agent.run_folder), "--verify"]) != 0, name
+
+
+class KeepAt(BaseCallback):
+    """Saves once, at a number of episodes: what a killed run leaves, whose last certificate is of fewer."""
+
+    every_episodes = 1
+
+    def __init__(self, episodes, path):
+        super().__init__()
+        self.episodes, self.path = episodes, path
+
+    def _on_step(self):
+        if self.agent.num_episodes == self.episodes:
+            self.agent.save(self.path)
+        return True
+
+
+def test_a_killed_run_that_is_certified_anew_is_verified(tmp_path, capsys):
+    """The bounds of all data were compared with those of the data of the last certificate before the kill."""
+    agent, kept = RPLAgent(seed=0, tensorboard_log=tmp_path), tmp_path / "kept.zip"
+    agent.learn(small_world(), budget=400, log_interval=200, callback=KeepAt(399, kept))
+    kept.replace(agent.run_folder / "checkpoint.zip")
+    (agent.run_folder / "checkpoint.zip.previous").unlink(missing_ok=True)
+    assert main(["certify", str(agent.run_folder)]) == 0
+    capsys.readouterr()
+    status = main(["certify", str(agent.run_folder), "--verify"])
+    assert status == 0, capsys.readouterr().out
+
+
+def test_certificates_from_more_pieces_are_verified():
+    """A certificate did not say how many pieces it took, and was compared with bounds from fewer."""
+    rows = {0: {1: "p", 2: "1 - p"}, 1: {3: "1 - q", 5: "q"}, 2: {3: "q", 5: "1 - q"}, 3: {4: "p", 5: "1 - p"}}
+    pmdp = build(0, lambda s: {"go": rows.get(s, {s: 1})}, domain=["p", "q"], labels={"goal": lambda state: state == 4})
+    data, objective = Counts(pmdp), Objective.reach("goal")
+    for state, (likely, other) in enumerate([(1, 2), (3, 5), (3, 5), (4, 5)]):
+        for successor in (likely, likely, other) * 3:
+            data.add(state, 0, pmdp.state_index(successor))
+    found, usual = (certify(pmdp, data, objective, pieces=pieces) for pieces in (64, 8))
+    assert found.gap < usual.gap - 1e-3, "more pieces prove more here"
+    again = Certificate.from_json(found.to_json())
+    assert verify(again, pmdp, data).problems == []
+    assert verify(dataclasses.replace(again, pieces=8), pmdp, data).problems != []
 
 
 def test_files_that_are_no_text_are_refused_by_verify(tmp_path, capsys):

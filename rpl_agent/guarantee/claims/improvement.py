@@ -33,7 +33,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
-from rpl_agent.core.schema import jsonable, read_document, write_document
+from rpl_agent.core.schema import Count, jsonable, read_document, write_document
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.candidates import candidates, same_policy
@@ -140,6 +140,7 @@ class Improvement:
     model_hash: str = ""
     confidence: str = "likelihood"
     relaxation: str = "coupled"
+    pieces: Count = 8  # the most pieces of the region that values were bounded in
     basis: str = ""  # of a likelihood set: "windows" alone, or a "table" of counts without order
     fallback: str | None = None  # what was used instead of the configured set, and why
     returns: tuple[float, float] | None = None  # of an unknown baseline: the least and the most of an episode
@@ -438,6 +439,7 @@ class _Comparing:
             model_hash=self.pmdp.content_hash,
             confidence=self.config.confidence,
             relaxation=self.config.relaxation,
+            pieces=self.config.pieces,
             basis=self.found.basis,
             fallback=self.found.fallback,
         )

@@ -23,7 +23,9 @@ KEPT = {True: "kept", False: "broken", None: "open"}
 
 def recheck(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> tuple[list[str], tuple[float, float]]:
     """(claims that the data do not support, (lower, upper) as recomputed)."""
-    config = Config(certificate.confidence, certificate.relaxation, certificate.delta, bets=False)
+    config = Config(
+        certificate.confidence, certificate.relaxation, certificate.delta, pieces=certificate.pieces, bets=False
+    )
     evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT
     objective = certificate.objective
     with warnings.catch_warnings():
