@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
+from rpl_agent.core.model import Objective, build
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee import checker
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.proof import prove, write
+from rpl_agent.guarantee.verify import verify
 from rpl_envs.toy_text import frozen_lake
 from tests.certify.proved import OBJECTIVES, model, sampled
 
@@ -88,3 +91,18 @@ def test_a_proof_of_more_than_was_computed_takes_no_pieces(monkeypatch):
     monkeypatch.setattr(write, "proved_in_pieces", lambda *given: tried.append(given) or in_pieces(*given))
     asked = replace(found, lower=found.lower - 0.1, upper=found.upper + 0.1, regret=found.regret + 0.2)
     assert "refused" not in prove(pmdp, counts, asked) and not tried
+
+
+def test_certificates_from_more_pieces_are_verified():
+    """A certificate did not say how many pieces it took, and was compared with bounds from fewer."""
+    rows = {0: {1: "p", 2: "1 - p"}, 1: {3: "1 - q", 5: "q"}, 2: {3: "q", 5: "1 - q"}, 3: {4: "p", 5: "1 - p"}}
+    pmdp = build(0, lambda s: {"go": rows.get(s, {s: 1})}, domain=["p", "q"], labels={"goal": lambda state: state == 4})
+    data, objective = Counts(pmdp), Objective.reach("goal")
+    for state, (likely, other) in enumerate([(1, 2), (3, 5), (3, 5), (4, 5)]):
+        for successor in (likely, likely, other) * 3:
+            data.add(state, 0, pmdp.state_index(successor))
+    found, usual = (certify(pmdp, data, objective, pieces=pieces) for pieces in (64, 8))
+    assert found.gap < usual.gap - 1e-3, "more pieces prove more here"
+    again = Certificate.from_json(found.to_json())
+    assert verify(again, pmdp, data).problems == []
+    assert verify(replace(again, pieces=8), pmdp, data).problems != []

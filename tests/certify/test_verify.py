@@ -270,21 +270,6 @@ def test_a_killed_run_that_is_certified_anew_is_verified(tmp_path, capsys):
     assert status == 0, capsys.readouterr().out
 
 
-def test_certificates_from_more_pieces_are_verified():
-    """A certificate did not say how many pieces it took, and was compared with bounds from fewer."""
-    rows = {0: {1: "p", 2: "1 - p"}, 1: {3: "1 - q", 5: "q"}, 2: {3: "q", 5: "1 - q"}, 3: {4: "p", 5: "1 - p"}}
-    pmdp = build(0, lambda s: {"go": rows.get(s, {s: 1})}, domain=["p", "q"], labels={"goal": lambda state: state == 4})
-    data, objective = Counts(pmdp), Objective.reach("goal")
-    for state, (likely, other) in enumerate([(1, 2), (3, 5), (3, 5), (4, 5)]):
-        for successor in (likely, likely, other) * 3:
-            data.add(state, 0, pmdp.state_index(successor))
-    found, usual = (certify(pmdp, data, objective, pieces=pieces) for pieces in (64, 8))
-    assert found.gap < usual.gap - 1e-3, "more pieces prove more here"
-    again = Certificate.from_json(found.to_json())
-    assert verify(again, pmdp, data).problems == []
-    assert verify(dataclasses.replace(again, pieces=8), pmdp, data).problems != []
-
-
 def test_files_that_are_no_text_are_refused_by_verify(tmp_path, capsys):
     (tmp_path / "certificate.json").write_bytes(bytes(range(128, 256)))
     assert main(["certify", str(tmp_path / "certificate.json"), "--verify"]) == 2
