@@ -273,8 +273,8 @@ def write_stated(
     show("proof", 0, None)
     path, proof = Path(arguments.output), prove(source.pmdp, counts, found)
     found = stated(found, proof)
+    write_proof(proof_path(path), proof)  # first: a certificate that claims a proof has one
     write_with_data(path, found, counts, {key: getattr(arguments, key) for key in source_defaults()})
-    write_proof(proof_path(path), proof)
     return found
 
 

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from rpl_agent.core.errors import DataError, text_of
+from rpl_agent.core.files import write_whole
 
 
 def jsonable(value: Any, arrays: dict[str, np.ndarray] | None = None, place: str = "") -> Any:
@@ -154,5 +155,5 @@ def write_document(data: dict[str, Any], path: str | Path | None) -> str:
     """Return the JSON text that `read_document` reads, and write it to ``path`` unless that is None."""
     text = json.dumps(data, allow_nan=False)
     if path is not None:
-        Path(path).write_text(text)
+        write_whole(Path(path), text)
     return text

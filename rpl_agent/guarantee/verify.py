@@ -20,6 +20,7 @@ from rpl_agent.core.coupled.regret import difference_above, same_policy
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning, text_of
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger
+from rpl_agent.core.files import write_whole
 from rpl_agent.core.model import ParametricMDP, Policy, Sense
 from rpl_agent.core.schema import Whole, read, read_json
 from rpl_agent.guarantee import checker, open_checker
@@ -366,7 +367,7 @@ def write_with_data(
 ) -> None:
     """Write a certificate file that can be verified by itself: with the data, and with how to remake the model."""
     data = certificate.to_dict() | {"data": data_to_json(counts), "source": dict(source)}
-    path.write_text(json.dumps(data, allow_nan=False))
+    write_whole(path, json.dumps(data, allow_nan=False))
 
 
 def read_with_data(

@@ -19,6 +19,7 @@ from rpl_agent.agent.storage import checkpoint, pace, state
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.agent.storage.state import OpaqueValue, from_plain, model_from_data, model_to_data, plain
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
+from rpl_agent.core.files import write_whole
 from rpl_agent.core.model import build
 from rpl_agent.core.model.states import START, Paid
 
@@ -32,11 +33,23 @@ def test_constants_of_the_format():
 
 def test_a_text_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     place = tmp_path / "run.json"
-    checkpoint.write_text(place, "old")
+    write_whole(place, "old\r\n")
     monkeypatch.setattr(os, "replace", full_disk)
     with pytest.raises(OSError, match="no space"):
-        checkpoint.write_text(place, "new")
-    assert place.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["run.json"]
+        write_whole(place, "new")
+    assert place.read_bytes() == b"old\r\n" and [p.name for p in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_links_stay_links_and_what_is_not_a_file_is_written_to(tmp_path):
+    place, link, pipe = tmp_path / "run.json", tmp_path / "link.json", tmp_path / "pipe"
+    link.symlink_to(place)
+    write_whole(link, b"text")
+    assert link.is_symlink() and place.read_text() == "text"
+    os.mkfifo(pipe)
+    read = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "through")
+    assert os.read(read, 99) == b"through" and pipe.is_fifo()
+    os.close(read)
 
 
 def full_disk(*given) -> None:

@@ -13,6 +13,7 @@ import pytest
 import rpl_envs
 from rpl_agent.agent import RPLAgent
 from rpl_agent.agent.callbacks import BaseCallback
+from rpl_agent.agent.output import logger
 from rpl_agent.cli import main
 from rpl_agent.core.errors import DataError, RPLWarning
 from rpl_agent.core.evidence.counts import Counts
@@ -241,6 +242,31 @@ def test_a_run_is_verified_on_the_data_that_its_best_bounds_rest_on(tmp_path, ca
         found.to_json(path)
         path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
         assert main(["certify", str(agent.run_folder), "--verify"]) != 0, name
+
+
+def test_an_interrupted_proof_leaves_the_old_one(tmp_path, capsys, monkeypatch):
+    """It was removed first: then a certificate that claims a proof had none."""
+    agent = RPLAgent(seed=0, tensorboard_log=tmp_path).learn(small_world(), budget=20)
+    run = str(agent.run_folder)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(logger, "prove", interrupted)
+        assert main(["certify", run]) != 0
+    assert main(["certify", run, "--verify"]) == 0, capsys.readouterr().out
+
+
+def test_a_certificate_does_not_claim_a_proof_that_could_not_be_written(tmp_path, capsys):
+    """It was written before its proof."""
+    path = tmp_path / "found.json"
+    assert main(["certify", ID, "--episodes", "50", "--output", str(path)]) == 0
+    before, proof = path.read_text(), tmp_path / "found.proof.json.gz"
+    proof.unlink()
+    proof.mkdir()
+    assert main(["certify", ID, "--episodes", "60", "--output", str(path)]) != 0
+    assert path.read_text() == before
 
 
 class KeepAt(BaseCallback):

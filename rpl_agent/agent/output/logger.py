@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpl_agent.agent.output.dropping import dropping
-from rpl_agent.agent.storage.checkpoint import write_text
 from rpl_agent.core.evidence.counts import Counts
+from rpl_agent.core.files import write_whole
 from rpl_agent.core.model import ParametricMDP
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
@@ -112,7 +112,7 @@ class CSVWriter:
         for row in rows:
             self._last = (_int(row["episodes"]), text.tell())  # bytes equal characters: tags are ASCII
             writer.writerow(row)
-        write_text(self._path, text.getvalue())
+        write_whole(self._path, text.getvalue())
         return rows
 
 
@@ -120,7 +120,7 @@ def write_certificate(folder: Path, certificate: Certificate | OpenCertificate) 
     """Write ``certificate.json``; dropped with a warning if writing fails."""
     with dropping("the certificate"):
         fields = (f"{json.dumps(k)}: {json.dumps(v, allow_nan=False)}" for k, v in certificate.to_dict().items())
-        write_text(folder / "certificate.json", "{" + ",\n ".join(fields) + "}\n")  # one line per field, at C speed
+        write_whole(folder / "certificate.json", "{" + ",\n ".join(fields) + "}\n")  # one line per field, at C speed
 
 
 def write_proved(
@@ -135,11 +135,9 @@ def write_proved(
 
     A proof of more than ``most`` inequalities is refused: then the certificate does not claim to be proved.
     """
-    path = proof_path(folder / "certificate.json")
     with dropping("the proof"):
-        path.unlink(missing_ok=True)
         proof = prove(pmdp, counts, certificate, earlier, most)
-        write_proof(path, proof)
+        write_proof(proof_path(folder / "certificate.json"), proof)
         certificate = stated(certificate, proof)
     write_certificate(folder, certificate)
     return certificate
@@ -149,11 +147,9 @@ def write_open_proved(
     folder: Path, session: Any, certificate: OpenCertificate, most: float = np.inf
 ) -> OpenCertificate:
     """`write_proved` for a session without a model."""
-    path = proof_path(folder / "certificate.json")
     with dropping("the proof"):
-        path.unlink(missing_ok=True)
         proof = session.prove(certificate, most)
-        write_proof(path, proof)
+        write_proof(proof_path(folder / "certificate.json"), proof)
         certificate = stated_open(certificate, proof)
     write_certificate(folder, certificate)
     return certificate

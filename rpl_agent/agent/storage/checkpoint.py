@@ -37,6 +37,7 @@ import numpy as np
 
 from rpl_agent.core import schema
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning, as_path
+from rpl_agent.core.files import write_whole
 from rpl_agent.core.schema import jsonable
 
 CHECKPOINT = "checkpoint.zip"
@@ -50,19 +51,8 @@ class StoredRun:
     seed: schema.Natural
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file atomically."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        temporary.write_text(text, newline="")
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def write_run(folder: Path, source: Mapping[str, Any], seed: int) -> None:
-    write_text(folder / "run.json", json.dumps(jsonable({"source": source, "seed": seed})) + "\n")
+    write_whole(folder / "run.json", json.dumps(jsonable({"source": source, "seed": seed})) + "\n")
 
 
 def read_source(folder: str | Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from rpl_agent.core.coupled.affine import Side
 from rpl_agent.core.errors import DataError, ModelError
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger
+from rpl_agent.core.files import write_whole
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
 from rpl_agent.core.regions.polytope import GRAPH_DIMENSION
@@ -84,7 +85,7 @@ def proof_path(certificate: Path) -> Path:
 def write_proof(path: Path, proof: dict[str, Any]) -> None:
     """Write a proof, gzipped if the name ends with .gz."""
     text = json.dumps(proof, allow_nan=False, separators=(",", ":")).encode()
-    path.write_bytes(gzip.compress(text, 6, mtime=0) if path.suffix == ".gz" else text)
+    write_whole(path, gzip.compress(text, 6, mtime=0) if path.suffix == ".gz" else text)
 
 
 def read_proof(path: Path) -> dict[str, Any]:

@@ -1,0 +1,24 @@
+"""`write_whole`: a file has its old content or its new one, whatever happens while it is written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file under another name and rename it; text is UTF-8, with its own line ends.
+
+    A link stays one; what is not a file, such as /dev/stdout, is written directly.
+    """
+    data, target = content.encode() if isinstance(content, str) else content, path.resolve()
+    if target.exists() and not target.is_file():
+        path.write_bytes(data)
+        return
+    temporary = target.with_name(target.name + ".part")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
