@@ -21,7 +21,7 @@ from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
 from rpl_agent.agent.world.observations import Env, is_vector, require_environment, time_limit
-from rpl_agent.agent.world.plays import value_range
+from rpl_agent.agent.world.plays import ends_elsewhere, value_range
 from rpl_agent.core.errors import DataError, ModelError, finite_range, require_count
 from rpl_agent.core.evidence.ledger import check_stated_delta
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
@@ -130,6 +130,7 @@ def evaluate_policy(
         raise DataError(f"an episode's {error}: pass bounds=(least, most) that no episode can leave") from None
     contradiction, certificate = None, agent.certificate
     comparable = own or (agent.world is not None and agent.world.paid is not None)
+    comparable = comparable and not ends_elsewhere(agent.pmdp, objective)  # what was paid is not what a miss is worth
     if certificate is not None and not found.cut and comparable:
         contradiction = contradiction_of(certificate, lower, upper, policy is certificate.policy)
     return replace(found, lower=lower, upper=upper, delta=delta, contradiction=contradiction)

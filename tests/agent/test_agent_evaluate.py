@@ -114,10 +114,57 @@ def test_ranges_of_values():
     assert value_range(pmdp, cost, 4)[1] == pytest.approx(3.0)
     walk, reach = corridor()
     assert value_range(walk, reach, None) == (0.0, 1.0)
-    time = Objective.cost("time", target="goal")
+    time = Objective.total("time", target="goal")
     assert value_range(walk, time, None)[1] == np.inf and value_range(walk, time, 50)[1] == pytest.approx(50.0)
+    cost = Objective.cost("time", target="goal")  # infinite where a play ends in the pit, whatever the limit
+    assert value_range(walk, cost, None)[1] == value_range(walk, cost, 50)[1] == np.inf
     assert value_range(walk, Objective.discounted("time", 0.9), None) == (0.0, pytest.approx(10.0))
     assert value_range(walk, Objective.reward("time", target="goal", horizon=7), None)[1] == pytest.approx(7.0)
+
+
+class Road(gym.Env):
+    """One step: the risky way misses the goal half of the time, and is then worth infinity, whatever it cost."""
+
+    observation_space, action_space = gym.spaces.Discrete(3), gym.spaces.Discrete(2)
+
+    def __init__(self, costs):
+        self.costs = costs
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        missed = action == 0 and self.np_random.random() < 0.5
+        return 2 if missed else 1, -self.costs[action], True, False, {}
+
+
+def road_model(costs):
+    rows = {0: {"risky": {1: "1 - p", 2: "p"}, "safe": {1: 1}}}
+    return build(
+        0, lambda s: rows.get(s, {"risky": {s: 1}}), domain={"p": (0.1, 0.9)}, labels={"goal": lambda s: s == 1},
+        rewards={"cost": lambda s, a: costs[a == "safe"] if s == 0 else 0.0},
+    )  # fmt: skip
+
+
+def test_a_play_that_misses_a_target_it_must_reach_is_worth_infinity():
+    """Its payments were taken for what it is worth, and the model was called wrong."""
+    costs = (1.0, 3.0)
+    pmdp, risky = road_model(costs), [(0, "risky", 1)]
+    agent = RPLAgent(Road(costs), pmdp=pmdp, objective="minimise cost until goal", seed=0).learn(budget=100)
+    found = agent.evaluate(Road(costs), 200, policy=Policy.from_table(pmdp, risky))
+    assert found.contradiction is None and not np.isfinite(found.upper)
+    found = agent.evaluate(Road(costs), 200, policy=Policy.from_table(pmdp, risky), bounds=(0.0, 9.0))
+    assert found.contradiction is None
+
+
+def test_a_certain_end_is_no_horizon_where_missing_the_target_is_worth_infinity():
+    """The agent answered for at most one step, where missing costs nothing, and chose the risky way."""
+    costs = (-1.0, 3.0)
+    pmdp, question = road_model(costs), "minimise cost until goal"
+    agent = RPLAgent(Road(costs), pmdp=pmdp, objective=question, seed=0).learn(budget=100)
+    assert agent.objective == Objective.parse(question) and agent.certificate.lower > 2.9
+    assert agent.certificate.policy.rows[0] == pmdp.find_row(0, 1)
 
 
 def test_costs_discounts_and_bounds_of_the_user():

@@ -248,6 +248,7 @@ def test_an_interrupted_proof_leaves_the_old_one(tmp_path, capsys, monkeypatch):
     """It was removed first: then a certificate that claims a proof had none."""
     agent = RPLAgent(seed=0, tensorboard_log=tmp_path).learn(small_world(), budget=20)
     run = str(agent.run_folder)
+    assert main(["certify", run]) == 0 and (agent.run_folder / "proof.json.gz").is_file()
 
     def interrupted(*_):
         raise KeyboardInterrupt

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from rpl_agent.agent.sampling.experience import SampledBatch
-from rpl_agent.agent.world.plays import finished, longest_play, model_rewards, value_range
-from rpl_agent.core.model import Instant, Objective, ParametricMDP, Sense, reached
+from rpl_agent.agent.world.plays import ends_elsewhere, model_rewards, value_range
+from rpl_agent.core.model import Instant, Objective, ParametricMDP, Sense
 from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 
@@ -34,14 +34,10 @@ class PathWorth:
         pmdp, task = self._pmdp, self._objective.resolve(self._pmdp)
         if isinstance(self._objective.criterion, Instant):
             return "no path is paid the reward of an instant"
+        if ends_elsewhere(pmdp, self._objective):
+            return "a path may miss the target, which is worth infinity"
         if not math.isfinite(self.high - self.low):
             return "the total of a path has no bound; a horizon or a discount would give it one"
-        if self._objective.must_reach:
-            source = pmdp.row_state[pmdp.transition_row]
-            seen = reached(source, pmdp.successor, np.array([pmdp.initial_state]), pmdp.num_states)
-            missed = (finished(pmdp, task) & ~task.target)[seen].any()
-            if missed or longest_play(pmdp, task, pmdp.num_states) is None:
-                return "a path may miss the target, which is worth infinity"
         return "the question is decided in the initial state" if task.decided[pmdp.initial_state] else ""
 
     def between(self, paths: SampledBatch) -> tuple[np.ndarray, np.ndarray]:

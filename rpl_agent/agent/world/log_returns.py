@@ -58,8 +58,10 @@ def log_returns(
     first = np.flatnonzero(starts)
     lengths = np.diff(np.append(first, len(transitions)))
     begun = np.isin(pmdp.row_state[pmdp.transition_row[transitions[first]]], pmdp.first_states)
-    # What is left of a discounted play lies in the same range, discounted; other ranges are those of whole plays.
-    left = (low, high) if bounds is None and objective.discount < 1.0 else (-np.inf, np.inf)
+    # What is left of a discounted play lies in the same range, discounted; other ranges are those of whole plays, and
+    # with a horizon of plays from the start.
+    is_everywhere = bounds is None and objective.discount < 1.0 and objective.horizon is None
+    left = (low, high) if is_everywhere else (-np.inf, np.inf)
     left = (max(left[0], 0.0) if paid.min() >= 0.0 else left[0], min(left[1], 0.0) if paid.max() <= 0.0 else left[1])
     least, most = [], []
     for begin, length in zip(first[begun].tolist(), lengths[begun].tolist()):

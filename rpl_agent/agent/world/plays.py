@@ -6,6 +6,7 @@ returns differ from the certified value, and a note says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -150,13 +151,38 @@ def longest_play(pmdp: ParametricMDP, task: Task, most: int) -> int | None:
     return None
 
 
+def ends_elsewhere(pmdp: ParametricMDP, objective: Objective) -> bool:
+    """Whether a play may get to where nothing more is paid, and a target that it must reach is out of reach.
+
+    Such a play is worth infinity, whatever it paid.
+    """
+    if not objective.must_reach:
+        return False
+    task, source = objective.resolve(pmdp), pmdp.row_state[pmdp.transition_row]
+    seen = reached(source, pmdp.successor, np.array([pmdp.initial_state]), pmdp.num_states)
+    return bool((finished(pmdp, task) & ~task.target)[seen].any())
+
+
+def never_ends(pmdp: ParametricMDP, objective: Objective) -> bool:
+    """Whether a play that must reach a target may go on forever."""
+    return objective.must_reach and longest_play(pmdp, objective.resolve(pmdp), pmdp.num_states) is None
+
+
 def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> tuple[float, float]:
     """The least and the most value of one play, under any policy and any outcomes.
 
-    ``limit`` is the number of steps after which the environment ends plays. Infinite if plays may earn forever.
+    ``limit`` is the number of steps after which the environment ends plays. Infinite if plays may earn forever, or miss
+    a target that they must reach.
     """
     if not objective.criterion.pays:
         return objective.criterion.exact_range
+    low, high = _paid_range(pmdp, objective, limit)
+    may_miss = ends_elsewhere(pmdp, objective) or (limit is None and never_ends(pmdp, objective))
+    return low, math.inf if may_miss else high
+
+
+def _paid_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> tuple[float, float]:
+    """The least and the most that is paid in one play."""
     sign = 1.0 if objective.sense is Sense.MAX else -1.0
     earned = sign * model_rewards(pmdp, objective)
     steps = min((n for n in (limit, objective.horizon) if n is not None), default=None)
@@ -187,14 +213,14 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
 def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> Objective:
     """The objective, with a horizon if it is a total of gains and costs and every play is over after a number of steps.
 
-    A horizon of that many steps changes nothing. If plays may outlast the environment's time limit, the limit is the
-    horizon, which does change the objective.
+    A horizon of that many steps changes nothing, unless a play that misses the target is worth infinity: then it gets
+    none. If plays may outlast the environment's time limit, the limit is the horizon, which does change the objective.
     """
     if not objective.criterion.is_open_ended:
         return objective
     limited = replace(objective, horizon=limit or 0)
     task = limited.resolve(pmdp)
-    if not (task.reward < 0.0).any():
+    if not (task.reward < 0.0).any() or ends_elsewhere(pmdp, objective):
         return objective
     steps = longest_play(pmdp, task, pmdp.num_states)
     if steps is not None and (limit is None or steps <= limit):
