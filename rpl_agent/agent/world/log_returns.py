@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rpl_agent.agent.world.plays import finished, gains, over_at_once, value_range
+from rpl_agent.agent.world.plays import finished, gains, over_at_once, reward_errors, value_range
 from rpl_agent.core.errors import DataError, finite_range
 from rpl_agent.core.model import Instant, Objective, ParametricMDP, Task
 from rpl_agent.formats.logs import log_steps
@@ -63,13 +63,14 @@ def log_returns(
     is_everywhere = bounds is None and objective.discount < 1.0 and objective.horizon is None
     left = (low, high) if is_everywhere else (-np.inf, np.inf)
     left = (max(left[0], 0.0) if paid.min() >= 0.0 else left[0], min(left[1], 0.0) if paid.max() <= 0.0 else left[1])
-    least, most = [], []
+    least, most, error = [], [], float(reward_errors(pmdp, objective).max(initial=0.0))
     for begin, length in zip(first[begun].tolist(), lengths[begun].tolist()):
         earned, rest = _return(pmdp, objective, paid, over, transitions[begin : begin + length])
         if not low <= earned <= high and rest == 0.0:
             raise DataError(f"an episode returned {earned:.6g}, outside [{low:.6g}, {high:.6g}]: give wider bounds")
-        least.append(max(earned + (rest * left[0] if rest else 0.0), low))
-        most.append(max(min(earned + (rest * left[1] if rest else 0.0), high), least[-1]))
+        off = error * length
+        least.append(max(earned - off + (rest * left[0] if rest else 0.0), low))
+        most.append(max(min(earned + off + (rest * left[1] if rest else 0.0), high), least[-1]))
     stated = not low <= own[0] <= own[1] <= high
     return LogReturns(np.array(least), np.array(most), (low, high), fixed_length, stated)
 

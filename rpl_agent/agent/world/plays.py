@@ -42,6 +42,12 @@ def model_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
     return sign * gains(pmdp, objective.resolve(pmdp)) + 0.0
 
 
+def reward_errors(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
+    """(T,) how far `model_rewards` may be from the rewards that are meant, which need not be doubles."""
+    known = None if not objective.criterion.pays else pmdp.row_reward_error(str(objective.reward_name))
+    return np.zeros(pmdp.num_transitions) if known is None else pmdp.on_transitions(known)
+
+
 def reward_tolerance(pmdp: ParametricMDP, objective: Objective, paid: np.ndarray) -> tuple[np.ndarray, float]:
     """((T,) tolerance of rewards ``paid`` (T,), what the bounds pay for it).
 
@@ -184,20 +190,21 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
 def _paid_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> tuple[float, float]:
     """The least and the most that is paid in one play."""
     sign = 1.0 if objective.sense is Sense.MAX else -1.0
-    earned = sign * model_rewards(pmdp, objective)
+    earned, off = sign * model_rewards(pmdp, objective), reward_errors(pmdp, objective)
+    lowest, highest = earned - off, earned + off
     steps = min((n for n in (limit, objective.horizon) if n is not None), default=None)
     if steps is None and objective.discount < 1.0:
-        least, most = (float(end) / (1.0 - objective.discount) for end in (earned.min(), earned.max()))
+        least, most = (float(end) / (1.0 - objective.discount) for end in (lowest.min(), highest.max()))
         return min(least, 0.0), max(most, 0.0)
     decided, first = objective.resolve(pmdp).decided, pmdp.row_ptr[pmdp.state_ptr[:-1]]
     rounds = min(pmdp.num_states, MOST_WORK // len(pmdp.successor)) + 1 if steps is None else steps
     if rounds * len(pmdp.successor) > MOST_WORK and steps is not None:  # at most the best step again and again
-        return steps * min(float(earned.min()), 0.0), steps * max(float(earned.max()), 0.0)
+        return steps * min(float(lowest.min()), 0.0), steps * max(float(highest.max()), 0.0)
     ends = []
-    for best in (np.minimum, np.maximum):
+    for best, paid in ((np.minimum, lowest), (np.maximum, highest)):
         worth = np.zeros(pmdp.num_states)
         for _ in range(rounds):
-            after = best(best.reduceat(earned + objective.discount * worth[pmdp.visible_successor], first), 0.0)
+            after = best(best.reduceat(paid + objective.discount * worth[pmdp.visible_successor], first), 0.0)
             after[decided] = 0.0
             if np.array_equal(after, worth):
                 break
@@ -207,7 +214,7 @@ def _paid_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
                 worth[:] = np.inf if best is np.maximum else -np.inf
         ends.append(float(best.reduce(worth[pmdp.first_states])))
     slack = 1e-12 * max(map(abs, ends), default=0.0)
-    return ends[0] - slack if earned.min() < 0.0 else 0.0, ends[1] + slack if earned.max() > 0.0 else 0.0
+    return ends[0] - slack if lowest.min() < 0.0 else 0.0, ends[1] + slack if highest.max() > 0.0 else 0.0
 
 
 def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> Objective:

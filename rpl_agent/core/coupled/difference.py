@@ -7,7 +7,9 @@ the truth the region is cut into boxes (`pieces`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from rpl_agent.core.regions.frame import Frame, frame_of
 from rpl_agent.core.regions.product import Product
 from rpl_agent.core.regions.sliced import Sliced
 from rpl_agent.core.relaxations.base import Relaxation
+from rpl_agent.core.solver import solve_both
 from rpl_agent.core.solver.problem import Problem
 
 #: pieces are tried if the whole region loses more than this share of the difference
@@ -56,7 +59,7 @@ class Comparison:
 
     def __init__(self, relaxation: Relaxation, region: Region, objective: Objective, one: Policy, other: Policy):
         self.problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
-        self.region, self.one, self.other = region, one, other
+        self.relaxation, self.region, self.one, self.other = relaxation, region, one, other
         self.directions = varying_directions(self.problem, region)
 
     @property
@@ -64,7 +67,21 @@ class Comparison:
         """Whether affine functions can be made: the model is not too large, and its start not yet decided."""
         pmdp, r = self.problem.pmdp, self.region.dimension
         small = pmdp.num_transitions * r * r <= PRODUCTS
-        return self.directions is not None and small and not self.problem.task.decided[pmdp.initial_state]
+        is_open = not self.problem.task.decided[pmdp.initial_state]
+        return self.directions is not None and small and is_open and math.isfinite(self.rounding)
+
+    @cached_property
+    def rounding(self) -> float:
+        """How much the difference may change by the rounding of the objective's numbers; infinite for a total of both
+        signs with inexact rewards, whose errors nature chooses for each policy."""
+        task = self.problem.task
+        if task.must_play_errors():
+            return math.inf
+        if task.reward_error.amount == 0.0:
+            return 2.0 * task.rounding
+        solved = [solve_both(self.relaxation, task.objective, policy=policy) for policy in (self.one, self.other)]
+        ends = [end for pair in solved for found in pair for end in (found.lower, found.upper)]
+        return 2.0 * task.difference(max(map(abs, ends)))
 
     def bounds(self, below: int, above: int, beyond: float = np.inf) -> ValueDifference:
         """Bounds over the whole region, from at most so many pieces of it for the lower and for the upper one.
@@ -93,15 +110,14 @@ class Comparison:
         rooms = rooms_of(self.problem, self.region) if self.applies else None
         if rooms is None:
             return -np.inf
-        rounding = 2.0 * self.problem.task.rounding
         whole = CutRegion(rooms.frame, rooms.blocks, *offered_cuts(self.problem, self.region))
         terms = [Term(1.0, self.one), Term(-1.0, self.other)]
 
         def least(rooms: Rooms, beyond: float, enough: float) -> LeastSum | None:
             return least_sum(self.problem, rooms, terms, beyond, enough)
 
-        found = least_in_pieces(whole, least, enough + rounding, progress)
-        return -np.inf if found is None else float(np.nextafter(found.bound - rounding, -np.inf))
+        found = least_in_pieces(whole, least, enough + self.rounding, progress)
+        return -np.inf if found is None else float(np.nextafter(found.bound - self.rounding, -np.inf))
 
     def _attained(self, rooms: Rooms) -> float:
         """The least difference that steps downhill find in the region: no lower bound is larger."""
@@ -128,7 +144,7 @@ class Comparison:
 
     def _least(self, rooms: Rooms, one: Policy, other: Policy, beyond: float) -> float:
         found = least_sum(self.problem, rooms, [Term(1.0, one), Term(-1.0, other)], beyond)
-        below = -np.inf if found is None else found.bound - 2.0 * self.problem.task.rounding
+        below = -np.inf if found is None else found.bound - self.rounding
         return float(np.nextafter(below, -np.inf))
 
     def _frames(self) -> list[Frame | BoxFrame]:
@@ -146,7 +162,6 @@ class Comparison:
             return ValueDifference(-np.inf, np.inf)
         center, slope = first[0] - second[0], first[1] - second[1]
         ends = [frame.minimum(self.region, 0.0, turn) if slope.any() else 0.0 for turn in (slope, -slope)]
-        rounding = 2.0 * self.problem.task.rounding
         found = []
         for pair, best, pieces in (
             ((self.one, self.other), center - ends[1], above),
@@ -155,7 +170,7 @@ class Comparison:
             most = self._most(self.region, frame, *pair)
             if pieces > 1 and most - best > SPLIT * abs(center) and isinstance(frame, Frame):
                 most = min(most, self._of_pieces(*pair, pieces, best))
-            found.append(float(np.nextafter(most + rounding, np.inf)))
+            found.append(float(np.nextafter(most + self.rounding, np.inf)))
         return ValueDifference(-found[1], found[0], center, -float(ends[0]))
 
     def _frame(self, region: Region) -> Frame | None:

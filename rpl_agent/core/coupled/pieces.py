@@ -149,7 +149,7 @@ class BoxSplits:
     def _learn(self, node: BoxNode, axis: int, bound: float) -> None:
         """Note what a split gained; one that gained nothing says nothing of other boxes."""
         width, gain = float(node.upper[axis] - node.lower[axis]), node.bound - bound
-        if width > 0.0 and 0.0 < gain < math.inf:
+        if width**2 > 0.0 and 0.0 < gain < math.inf:
             self.curvature[axis] = gain / width**2
         else:
             self.curvature.pop(axis, None)

@@ -15,6 +15,7 @@ With that every probability is a reward of the sign that the sum is optimised fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +24,7 @@ import numpy as np
 
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Objective, ParametricMDP, Reward, Sense, Task, gather, reached
-from rpl_agent.core.native import Struct
+from rpl_agent.core.native import UNIT_ROUNDOFF, Struct
 from rpl_agent.core.relaxations.base import model_rows
 from rpl_agent.core.solver.graph import ANY_ROW, graph_bounds, held_states, moves, played_rows, usable_rows
 
@@ -146,7 +147,7 @@ class CombinedModel:
         return found
 
     def weighted(self, weights: np.ndarray, sense: Sense, hull: Hull) -> WeightedSum:
-        """The optimum of Σ weights_k V_k over all policies, as the value of one total.
+        """A bound on the optimum of Σ weights_k V_k over all policies, as the value of one total.
 
         hull : the least and the most of every expression (F,) over the region that the optimum is taken over
 
@@ -162,7 +163,7 @@ class CombinedModel:
         over = origin < 0
         over[ended.row_state == self.pmdp.num_states] = False  # the end itself pays nothing
         paid[turned] = np.where(over, 1.0 - paid[turned], 0.0)
-        reward = np.where(turned, -weights, weights) @ paid
+        reward = self._outward(np.where(turned, -weights, weights), paid, sense)
         ended = replace(ended, rewards={SUM: Reward(np.zeros(ended.num_states), reward)})
         if self.discount < 1.0:
             objective = Objective.discounted(SUM, self.discount, target=END, sense=sense)
@@ -172,6 +173,24 @@ class CombinedModel:
             objective = Objective.total(SUM, target=END)
         rounding = float(np.abs(weights) @ [task.rounding for task in self.tasks])
         return WeightedSum(ended, origin, objective, float(weights[turned].sum()), rounding)
+
+    def _outward(self, weights: np.ndarray, paid: np.ndarray, sense: Sense) -> np.ndarray:
+        """(R',) the weighted sum of payments (K, R'), moved by all errors of its terms to where the optimum is better.
+
+        A payment is inexact where its reward is, and by the rounding of the sum.
+        """
+        sizes, sums = np.abs(paid), weights @ paid
+        rounding = (len(weights) + 2.0) * UNIT_ROUNDOFF
+        errors = np.zeros(len(sums))
+        for weight, task, size in zip(np.abs(weights), self.tasks, sizes):
+            error = task.reward_error
+            off = size * error.share if math.isfinite(error.share) else np.full_like(size, error.amount)
+            errors += weight * (off + rounding * size)
+        is_single = np.count_nonzero(weights) == 1 and np.abs(weights).max() == 1.0  # then nothing is rounded
+        if is_single and not any(task.reward_error.amount for task in self.tasks):
+            return sums
+        turn = 1.0 if sense is Sense.MAX else -1.0
+        return np.where(errors > 0.0, np.nextafter(sums + turn * errors * (1.0 + 1e-9), turn * np.inf), sums)
 
     def _stops(self, weights: np.ndarray, turned: np.ndarray, sense: Sense, hull: Hull) -> np.ndarray:
         """(S,) where plays that never end may be as good as those that end."""

@@ -490,4 +490,5 @@ def more_episodes(episodes: int, lower: float, spread: float, gain: float) -> in
     second = short - first
     root = math.sqrt(first * first + 4.0 * second * gain)
     share = (2.0 * gain) / (first + root)  # the root x > 0 of second x² + first x = gain, without cancellation
-    return max(1, math.ceil((episodes / share**2 - episodes) * (1.0 - 1e-9)))
+    needed = episodes / share**2 if share**2 > 0.0 else math.inf
+    return max(1, math.ceil((needed - episodes) * (1.0 - 1e-9))) if math.isfinite(needed) else None

@@ -75,8 +75,8 @@ def over_cuts(
     size = len(inequalities.rows) * len(chosen) + inequalities.nodes * len(slope)
     if not slope.any() or not len(chosen) or size > NUMBERS:
         return None
-    search = _Search(inequalities, cut_rooms(expansion.frame, A[chosen], b[chosen]), float(np.linalg.norm(slope)))
     try:
+        search = _Search(inequalities, cut_rooms(expansion.frame, A[chosen], b[chosen]), float(np.linalg.norm(slope)))
         x = search.start()
         for barrier, steps in BARRIERS:
             x = search.downhill(x, barrier, steps)
