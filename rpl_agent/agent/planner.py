@@ -36,7 +36,7 @@ from rpl_agent.core.schema import Positive, Whole
 from rpl_agent.guarantee.certificate import Certificate, PolicyBounds
 from rpl_agent.guarantee.claims.limits import LimitSearch, certify_within
 from rpl_agent.guarantee.likelihood.bets.slabs import bets_apply
-from rpl_agent.guarantee.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
+from rpl_agent.guarantee.likelihood.refutation.alternatives import EMPTY, NO_DOUBT, Doubt, strongest
 from rpl_agent.guarantee.pipeline import (
     Config,
     Solutions,
@@ -173,6 +173,8 @@ class Planner(Memory):
                 self.pmdp, counts, self.config, objective, start=estimate, evidence=self.evidence
             )
         self.evidence = strongest(self.evidence, uncertainty.doubt)
+        if uncertainty.empty and self.config.is_anytime:  # later sets rest on the same event, which has failed
+            self.refute(EMPTY)
         for stage, seconds in uncertainty.timings.items():
             self.seconds[stage if stage in self.seconds else "region"] += seconds
         return uncertainty

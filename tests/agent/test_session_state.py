@@ -7,16 +7,18 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
-from rpl_agent.agent import Doubling, Never, RPLAgent
+import rpl_envs  # noqa: F401  (registers the worlds)
+from rpl_agent.agent import Doubling, Never, RPLAgent, planner
 from rpl_agent.agent.exploration.within_limits import WithinLimits
 from rpl_agent.agent.sampling.experience import StreamState
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.agent.storage.state import SessionState, agent_arguments, capture, read_state, restore
-from rpl_agent.core.errors import ModelError
+from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.model import Policy, StateIndex
 from tests.agent_worlds import CorridorEnv
 
@@ -189,3 +191,21 @@ def test_what_is_not_there_needs_no_check(learned):
     parts.planner.estimate = parts.planner.seen = parts.session.informative = None
     found = restored(learned, replace(parts, solutions={}))
     assert found.session.certificate is None and found.session.planner.estimate is None
+
+
+def test_a_set_that_was_empty_once_is_not_trusted_again(monkeypatch):
+    """The next certificate took the set for the truth again, and said nothing."""
+    env = gym.make("rpl/Betting-v0", n=3)
+    agent = RPLAgent(seed=0).learn(env, budget=50)
+    session = agent.session
+    before, found = session.certificate, planner.uncertainty_from
+
+    def empty(*given, **named):
+        return replace(found(*given, **named), empty=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(planner, "uncertainty_from", empty)
+        session.update_certificate()
+    with pytest.warns(RPLWarning, match="at one time in this run no parameter fitted the data"):
+        after = session.update_certificate()
+    assert not before.refuted and after.refuted and any("no parameter fitted" in note for note in after.notes)

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rpl_agent import Counts, Objective, Policy, certify, curve, improve, log_returns, load_prism
+from rpl_agent import Counts, Objective, Policy, certify, curve, improve, load_prism, log_returns
 
 TEXT = """
 mdp

@@ -82,6 +82,8 @@ class Doubt:
             about = f"{'parameters outside the domain' if at_edge is None else at_edge.about} would be far likelier"
         elif self.kind == CONTRADICTION:
             return "the model is refuted: two certificates of this run contradict each other"
+        elif self.kind == EMPTY:
+            return "the model is refuted: at one time in this run no parameter fitted the data"
         elif self.kind == REPEATED:
             return f"the same chance was counted more than once: {REPEATS[WAYS[self.number]]}"
         elif self.kind in IN_TIME:
@@ -96,6 +98,8 @@ IN_TIME = ("before", "after")
 #: Not an alternative: bounds that hold simultaneously with probability 1 − δ if the model is right, but contradict
 #: each other.
 CONTRADICTION = "contradiction"
+#: Not an alternative: a set that contains the truth at all times, with probability 1 − δ if the model is right, was empty.
+EMPTY = "empty"
 #: Not an alternative either: outcomes that are not independent given state and action; its kinds, with remedies.
 REPEATED = "repeated"
 SEEDING = "reset() must not seed the environment by itself, and reset(seed=...) must seed every copy apart"
