@@ -323,6 +323,7 @@ def test_a_number_of_episodes_that_was_fixed_makes_bounds_tighter():
 def test_the_forecast_solves_its_own_equation():
     assert more_episodes(100, 0.5, 1.0, 1.0) == 0
     assert more_episodes(100, -1.0, 1.0, -0.1) is None
+    assert more_episodes(10, -1.0, np.nan, 1e-170) is None  # more than there are floats
     assert more_episodes(100, -1.0, np.nan, 1.0) == 300  # twice too wide, by the square root
     assert more_episodes(100, -1.0, 0.0, 1.0) == 100  # of second order
     between = more_episodes(100, -1.0, 1.0, 1.0)

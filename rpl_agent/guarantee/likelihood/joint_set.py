@@ -278,7 +278,7 @@ def _particles(line: Line, counts: np.ndarray, x: np.ndarray) -> Prior:
 
 # ---------------------------------------------------------------------- the set
 def joint_set(line: Line, counts: Counts, alpha: float, tally: Tally = as_counted) -> JointSet | None:
-    """C at level α from all of ``counts``; None while no window has data.
+    """C at level α from all of ``counts``; None while no window has data, or where a domain is too narrow for estimates.
 
     tally : the counts of the line's expressions, from those of the model's.
     """
@@ -288,7 +288,10 @@ def joint_set(line: Line, counts: Counts, alpha: float, tally: Tally = as_counte
     center = likeliest(line, everything)
     chances = constant + weights @ center
     found: list[tuple[int, np.ndarray, np.ndarray, np.ndarray, float]] = []
-    fitted = fits(line, counts, tally)
+    try:
+        fitted = fits(line, counts, tally)
+    except checker.Refused:
+        return None
     for j, mark, weight in windows(counts):
         K = everything - (0.0 if mark is None else tally(mark.successes)[free])
         if not K.any():
