@@ -157,6 +157,8 @@ class RPLAgent(QueriedAgent):
         if folder is not None:
             self.run_folder = as_path(folder, "folder")
             self.run_folder.mkdir(parents=True, exist_ok=True)
+            if (self.run_folder / checkpoint.CHECKPOINT).exists() and not session.samples:
+                raise ModelError(f"{folder} has a run already: give another folder, or load its agent and go on")
         elif self.run_folder is None and self.tensorboard_log is not None:
             self.run_folder = checkpoint.new_folder(self.tensorboard_log, None, name, describe)
         if self.run_folder is not None and not (self.run_folder / "run.json").is_file():
@@ -240,7 +242,7 @@ class RPLAgent(QueriedAgent):
 
         A damaged file is an error, unless the previous one still exists: then that is used, with a warning.
         """
-        state, arrays = checkpoint.read_latest(path if as_path(path, "path").exists() else checkpoint.zipped(path))
+        state, arrays = checkpoint.read_latest(path if as_path(path, "path").is_file() else checkpoint.zipped(path))
         if open_state.is_open(state):
             more = {"observation_to_state": observation_to_state, "tensorboard_log": tensorboard_log}
             return open_state.load_open(cls, state, arrays, env, facts or {}, {**more, "verbose": verbose})

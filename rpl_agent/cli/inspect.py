@@ -109,12 +109,14 @@ def run_sketch(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.world.sketch import sketch
 
     env, _ = named_or_registered(arguments.env)
+    if Path(arguments.output).exists():
+        raise ModelError(f"{arguments.output} exists, and may contain your edits: give another --output FILE.py")
     code = None
     if names_code(arguments.env):
         code = "from rpl_agent.agent.world.named_env import make_named\n\n\ndef environment():\n"
         code += f"    return make_named({absolute(arguments.env)!r})[0]\n"
     text = sketch(env, episodes=arguments.episodes, seed=arguments.seed, file=arguments.output, code=code)
-    Path(arguments.output).write_text(text)
+    Path(arguments.output).write_text(text, encoding="utf-8")
     done = f"wrote {arguments.output}; edit its facts, then: rpl train {arguments.output}:make"
     emit(arguments, {"output": arguments.output, "text": done}, "sketch")
     return 0

@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from rpl_agent.cli.common import (
     world_source,
 )
 from rpl_agent.cli.parser import add_call, between, call, count, folder_name, output_file, regret_goal
-from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.errors import DataError, ModelError, require_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -178,7 +179,7 @@ def _add_facts(parser: argparse.ArgumentParser) -> None:
 def _facts_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of `_add_facts` that were given, as keywords of the agent."""
     given = {name: getattr(arguments, name) for name in ("returns", "rewards", "discount", "deterministic")}
-    return {name: value for name, value in given.items() if value not in (None, False)}
+    return {name: value for name, value in given.items() if value is not None and value is not False}
 
 
 def _add_view(parser: argparse.ArgumentParser) -> None:
@@ -417,6 +418,9 @@ def _bound_return(arguments: argparse.Namespace) -> None:
     if names_code(arguments.policy):
         policy = load_named(arguments.policy)
     else:
+        require_file(Path(arguments.policy))
+        if not all(map(find_spec, ("torch", "stable_baselines3", "sb3_contrib"))):
+            raise ModelError("reading a policy of Stable-Baselines3 needs it: pip install 'rpl_agent[baselines]'")
         from rpl_agent.studies.baselines.sb3 import load_policy, require_same_spaces
 
         policy = load_policy(arguments.policy, arguments.algorithm)

@@ -18,14 +18,15 @@ reasons. Rows that repeat earlier ones (a log read twice, overlapping files join
 from __future__ import annotations
 
 import csv
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -97,9 +98,9 @@ def read_log(
     counts = Counts(pmdp, schedule=schedule, planned=max(1, sum(map(length, pieces))) if schedule == "split" else None)
     decoder, chain, repeated = _Decoder(pmdp, shown), _Chain(pmdp), RepeatedRows(pmdp)
     rows = 0
-    kept = nullcontext() if quarantine is None else open(quarantine, "w", encoding="utf-8", newline="")
-    with kept as file:
-        forbidden = _Forbidden(file)
+    _require_another_file(pieces, quarantine)
+    with ExitStack() as files:
+        forbidden = _Forbidden(quarantine, files)
         for block in _blocks(pieces, chain):
             states, found, reasons = decoder.decode(block)
             starts = chain.follow(block, states, found, reasons)
@@ -235,17 +236,27 @@ def _changes(column: Sequence[Any], before: Any) -> tuple[np.ndarray, Any]:
     return np.array([a != b for a, b in zip(values, [before, *values[:-1]], strict=True)]), values[-1]
 
 
-class _Forbidden:
-    """Rows that cannot be used: listed for an error, or written to a file."""
+def _require_another_file(pieces: Sequence[str | Path], quarantine: str | Path | None) -> None:
+    """Refuse to write forbidden rows over the log itself."""
+    for piece in pieces:
+        if quarantine is not None and os.path.exists(piece) and os.path.exists(quarantine):
+            if os.path.samefile(piece, quarantine):
+                raise DataError(f"{quarantine} is the log itself: name another file for the rows that are forbidden")
 
-    def __init__(self, file: TextIO | None):
+
+class _Forbidden:
+    """Rows that cannot be used: listed for an error, or written to a file, which the first of them opens."""
+
+    def __init__(self, path: str | Path | None, files: ExitStack):
         self.count = 0
         self.listed: list[str] = []
-        self._writer = None if file is None else csv.writer(file)
+        self._path, self._files = path, files
 
     def add(self, block: LogRows, k: int, reason: str) -> None:
-        if self._writer is not None:
+        if self._path is not None:
             if not self.count:
+                file = self._files.enter_context(open(self._path, "w", encoding="utf-8", newline=""))
+                self._writer = csv.writer(file)
                 self._writer.writerow(["place", "reason", *block.columns])
             self._writer.writerow([block.place(k), reason, *(column[k] for column in block.columns.values())])
         elif len(self.listed) < LISTED:

@@ -103,7 +103,7 @@ TWO_CORES = 2_000_000
 @front_door
 def solve(
     relaxation: Relaxation | UncertainMDP | ParametricMDP,
-    objective: Objective,
+    objective: Objective | str,
     nature: Nature = Nature.ADVERSARIAL,
     *,
     policy: Policy | None = None,
@@ -138,6 +138,7 @@ def solve(
     0.64
     """
     require_positive("precision", precision)
+    objective = Objective.parse(objective) if isinstance(objective, str) else objective
     require_kind("objective", objective, Objective)
     if max_iterations < 1:
         raise ModelError(f"max_iterations {max_iterations} must be at least 1")
@@ -173,7 +174,7 @@ def solve(
 def solve_at(
     pmdp: ParametricMDP,
     theta: np.ndarray | Sequence[float] | Mapping[str, float],
-    objective: Objective,
+    objective: Objective | str,
     *,
     policy: Policy | None = None,
     precision: float = DEFAULT_PRECISION,

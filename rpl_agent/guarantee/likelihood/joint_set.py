@@ -278,7 +278,7 @@ def _particles(line: Line, counts: np.ndarray, x: np.ndarray) -> Prior:
 
 # ---------------------------------------------------------------------- the set
 def joint_set(line: Line, counts: Counts, alpha: float, tally: Tally = as_counted) -> JointSet | None:
-    """C at level α from all of ``counts``; None while no window has data, or where a domain is too narrow for estimates.
+    """C at level α from all of ``counts``; None without data, or where a domain is too narrow to fit.
 
     tally : the counts of the line's expressions, from those of the model's.
     """

@@ -77,6 +77,8 @@ class Baseline(ABC):
         self.compiled = compiled
         self.observation_to_state = observation_to_state
         self.attachment = {"state_of": observation_to_state, **(attachment or {})}
+        if isinstance(self.attachment.get("objective"), str):
+            self.attachment["objective"] = Objective.parse(self.attachment["objective"])
         self.num_episodes = 0
         self.num_timesteps = 0
         self.num_updates = 0

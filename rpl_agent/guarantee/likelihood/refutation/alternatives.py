@@ -98,7 +98,7 @@ IN_TIME = ("before", "after")
 #: Not an alternative: bounds that hold simultaneously with probability 1 − δ if the model is right, but contradict
 #: each other.
 CONTRADICTION = "contradiction"
-#: Not an alternative: a set that contains the truth at all times, with probability 1 − δ if the model is right, was empty.
+#: Not an alternative: a set was empty that contains the truth at all times, with probability 1 − δ.
 EMPTY = "empty"
 #: Not an alternative either: outcomes that are not independent given state and action; its kinds, with remedies.
 REPEATED = "repeated"
