@@ -22,10 +22,11 @@ from rpl_agent.agent.output.logger import write_open_proved, write_proved
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
-from rpl_agent.agent.storage.checkpoint import CHECKPOINT, new_folder, read_latest, write_run
+from rpl_agent.agent.storage.checkpoint import CHECKPOINT, CheckpointError, new_folder, read_latest, write_run
 from rpl_agent.agent.storage.checkpoint import read_source as read_source
 from rpl_agent.agent.storage.open_state import OpenState, foreign_parts, is_open, read_open
 from rpl_agent.agent.storage.state import stored_model
+from rpl_agent.agent.world.named_env import names_code
 from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import DataError, ModelError, text_of
 from rpl_agent.core.evidence.counts import Counts
@@ -133,6 +134,8 @@ def train(
     with _resumable(folder):
         try:
             agent.resume(_callbacks(checkpoint_every, oracle_theta), progress_bar=progress and not quiet)
+        except CheckpointError as error:  # no file has the last certificate
+            raise CheckpointError(f"{error}\n{agent.certificate}") from error
         except (ModelError, DataError) as error:
             saved = f" (what was learned is saved in {folder})" if (folder / CHECKPOINT).is_file() else ""
             raise type(error)(f"{error}{saved}") from error
@@ -368,7 +371,14 @@ def _resumable(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"continue with: rpl resume {shlex.quote(str(folder))}") from None
+        raise KeyboardInterrupt(f"continue with: {_resume_command(folder)}") from None
+
+
+def _resume_command(folder: Path) -> str:
+    """What continues a run: with the environment, if that is the user's own code."""
+    name = read_source(folder).get("id") if (folder / "run.json").is_file() else None
+    env = f" --env {shlex.quote(name)}" if isinstance(name, str) and names_code(name) else ""
+    return f"rpl resume {shlex.quote(str(folder))}{env}"
 
 
 def _callbacks(checkpoint_every: int | None, theta: np.ndarray | None) -> list[Any]:
@@ -412,6 +422,6 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
         summary["within_limits_since"] = within.since
         lines.append(f"  exploration: {within.sentence}")
     if agent.interrupted:
-        lines.append(f"interrupted; continue with: rpl resume {folder}")
+        lines.append(f"interrupted; continue with: {_resume_command(folder)}")
     lines.append(f"run folder: {folder}\nview it with: {tensorboard_command(folder.parent)}")
     return jsonable({**summary, "run": str(folder), "interrupted": agent.interrupted, "text": "\n".join(lines)})

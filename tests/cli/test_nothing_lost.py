@@ -7,6 +7,9 @@ import pytest
 
 import rpl_envs  # noqa: F401  (registers the worlds)
 from rpl_agent import Counts, ModelError, Objective, RPLAgent, build, solve
+from rpl_agent.agent import runs
+from rpl_agent.agent.storage import checkpoint
+from rpl_agent.agent.storage.checkpoint import CheckpointError, write_run
 from rpl_agent.cli import main
 from rpl_agent.core.errors import DataError
 from rpl_agent.formats.logs import read_log
@@ -86,3 +89,27 @@ def test_a_policy_of_another_library_that_is_not_installed(tmp_path, capsys, mon
     arguments = ["--policy", str(tmp_path / "ppo.zip"), "--env", "FrozenLake-v1", "--returns", "0", "1"]
     assert main(["evaluate", *arguments]) == 2
     assert "pip install 'rpl_agent[baselines]'" in capsys.readouterr().err
+
+
+def test_the_command_that_resumes_a_run_names_the_users_own_code(tmp_path):
+    """It was refused, with the option that it lacked."""
+    write_run(tmp_path, {"id": "/some where/pump.py:make"}, 0)
+    assert runs._resume_command(tmp_path) == f"rpl resume {tmp_path} --env '/some where/pump.py:make'"
+    write_run(tmp_path, {"id": "FrozenLake-v1"}, 0)
+    assert runs._resume_command(tmp_path) == f"rpl resume {tmp_path}"
+
+
+def test_a_full_disk_at_the_end_does_not_hide_the_certificate(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise CheckpointError("no space left")
+
+    write = checkpoint.write
+
+    def until_the_end(path, state, arrays):
+        (full if state["session"]["episodes"] else write)(path, state, arrays)
+
+    monkeypatch.setattr(checkpoint, "write", until_the_end)
+    arguments = ["train", "rpl/Betting-25-v0", "--budget", "5", "--quiet", "--log-dir", str(tmp_path)]
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert "the policy is certified" in said and "what was learned is saved" not in said
