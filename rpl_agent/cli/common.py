@@ -259,7 +259,7 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
         or arguments.unknown
         or arguments.tie
     ):
-        raise ModelError("--param, --const, --property, --unknown and --tie need --model FILE")
+        raise ModelError("--param, --params, --const, --property, --unknown and --tie need --model FILE")
     found = _own_source(arguments.id) or _gymnasium_source(arguments.id, arguments.max_steps)
     if found is not None:
         if theta_given:

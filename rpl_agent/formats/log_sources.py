@@ -146,7 +146,7 @@ def length(source: str | Path) -> int:
 
 def _csv(path: Path, separator: str) -> Iterator[LogRows]:
     with open(path, encoding="utf-8-sig", newline="") as file:  # spreadsheets begin their tables with a mark
-        reader = csv.reader(file, delimiter=separator, strict=True)
+        reader = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=True)
         try:
             header = next(reader, None)
             if not header or not any(name.strip() for name in header):

@@ -435,7 +435,7 @@ def _whole(value: Any) -> int:
 def simulate_log(
     path: str | Path,
     pmdp: ParametricMDP,
-    theta: np.ndarray,
+    theta: np.ndarray | Sequence[float] | Mapping[str, float],
     *,
     episodes: int,
     max_steps: int,

@@ -79,7 +79,7 @@ class LimitClaim:
 
 @dataclass(frozen=True)
 class Certificate:
-    """With probability ≥ 1 − delta over the data, at all times simultaneously (see docs/guarantees.md):
+    """With probability ≥ 1 − delta over the data, if ``anytime`` at all times simultaneously (see docs/guarantees.md):
 
     maximising: ``lower ≤ V^π(s0)`` for the returned policy π and ``V*(s0) ≤ upper``;
     minimising: ``V^π(s0) ≤ upper`` and ``lower ≤ V*(s0)``.

@@ -1,4 +1,4 @@
-"""From counts to a certificate: the paper's Section 3 in one pure function.
+"""From counts to a certificate: the paper's Section 3, called by `claims.limits.certify`.
 
     counts ─► confidence set ─► region ─► relaxation ─► robust solver ─► certificate
               (evidence)       (where θ   (what nature    (adversarial: the guarantee,
@@ -9,7 +9,8 @@ numbers of a certificate are bounds; Theorem 2 (inclusion hierarchy) orders the 
 
 The life of the lower bound (the upper bound is its mirror image), in order:
 
-1. `solver`: a value for every state, by one backward pass without cycles (`solve`), by `component` with them.
+1. `solver`: a value for every state, by one backward pass without cycles (`solve`); with them by `component`, or by
+   one call of `core.solve_known` for a known model.
 2. `solver.solution.finish`: the value of the initial state, minus the rounding of the objective's numbers.
 3. `solver.proved`: `solver.check` proves the values independently of how they were found. What fails is widened by
    at most 1e-7 of itself, moved to its own image, solved once more without a warm start, and then dropped
@@ -17,8 +18,9 @@ The life of the lower bound (the upper bound is its mirror image), in order:
 4. `certify_uncertainty`: of the robust solution if we maximise, of the optimistic one if we minimise.
 5. `_better_bounds`: the maximum with the coupled bound. `coupled.bounds` proposes an affine value function,
    `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.pieces` over boxes of it.
-6. `certificate.with_margin`: a hair less, so that `proof` reaches the same number in rationals.
-7. `agent.session.best_so_far`: the maximum over the run, with its policy, for sets valid at all times.
+6. `_with_bets_on_rows`: in untied models, the maximum with bets on rows and on later visits.
+7. `certificate.with_margin`: a hair less, so that `proof` reaches the same number in rationals.
+8. `best_so_far`: the maximum over the run, with its policy, for sets valid at all times.
 
 `uncertainty_from` does the part that depends on the data only; `certify_uncertainty` adds the two solves. The agent
 calls the same two functions: nature COOPERATIVE explores, nature ADVERSARIAL certifies.
@@ -133,7 +135,7 @@ class Uncertainty:
     refuted: bool
     empty: bool
     fallback: str | None
-    basis: str = ""  # of the likelihood set, see `likelihood.region.basis_of`; "rows" with bets on rows beside it
+    basis: str = ""  # of the likelihood set, see `likelihood.bets.slabs.basis_of`; "rows" with bets on rows beside it
     rows: RowBets | None = None  # on the best value
     visits: VisitBets | None = None  # on that of a policy that was fixed at a mark
     timings: dict[str, float] = field(default_factory=dict)

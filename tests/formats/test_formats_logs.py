@@ -496,3 +496,11 @@ def test_a_copy_far_into_a_long_log_is_found_at_its_end(pmdp, monkeypatch):
         repeated._look()
     with pytest.raises(DataError, match="repeats row"):
         repeated.finish()
+
+
+def test_spaces_behind_commas_are_no_part_of_a_value(tmp_path):
+    """Names in the header were stripped, values were not."""
+    model = build(0, lambda s: {"flip": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}, domain=["p"])
+    path = tmp_path / "log.csv"
+    path.write_text("state, action, next_state\n0, flip, 1\n0, flip, 2\n")
+    assert read_log(model, path).counts.total == 2

@@ -168,7 +168,7 @@ def charts(with_optimum: bool) -> dict[str, dict[str, Any]]:
             "gap over steps": _lines("guarantee_by_steps/gap"),
             "bounds and truth": _lines("guarantee/(lower|upper|estimate)", "oracle/(value|optimum)"),
         },
-        "time": {"seconds per stage": _lines("time/(sampling|intervals|region|relaxation|solve|logging)")},
+        "time": {"seconds per stage": _lines("time/(sampling|intervals|region|relaxation|solve|proof|logging)")},
     }
 
 

@@ -11,11 +11,12 @@
 /* Sweeps over the strategies of one full sweep, and the share of its change that they leave. */
 #define INNER 24
 #define LEFT 0.1
-/* How often sweeps may leave more before they are accelerated (from then on, whenever they do); sweeps that count steps
- * before that is accelerated; the most full sweeps; the most accelerated steps. */
+/* How often in a row sweeps may leave more before BiCGSTAB takes over, from then on whenever they do. */
 #define PATIENCE 3
+/* Sweeps that count steps before BiCGSTAB takes over. */
 #define COUNTING 48
 #define MOST_FULL_SWEEPS 200
+/* Steps of BiCGSTAB. */
 #define MOST_STEPS 300
 
 /* The places of the chain in turn, or only those listed in `kept`, at their pace or not; the largest change of x. */

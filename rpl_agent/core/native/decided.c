@@ -86,7 +86,7 @@ static void surely_reached(known *k, const bool *done, bool *sure, bool *reached
             out[s] = !reached[s];
         for (int64_t s = 0; s < states; s++)
             reached[s] = reached[s] && !target[s];
-        grow(k, true, out, reached, NULL); /* those that must leave go at once, not layer by layer */
+        grow(k, true, out, reached, NULL); /* all that are forced to leave, not one layer a round */
         for (int64_t s = 0; s < states; s++)
             sure[s] = !out[s];
     }

@@ -12,18 +12,18 @@
 
 #include "known.h"
 
-/* How often values are brought closer, and at most by how much the width is adjusted where mended bounds are too wide. Where
- * bounds fail they become narrower by a factor, since another strategy may pay for larger margins only; a coarse answer
- * that fails at all margins its values admit goes on as a fine one does, and only fine bounds are mended: digits take
- * fewer sweeps than mending. */
+/* Attempts, each with values closer to the fixpoint. */
 #define ROUNDS 12
+/* Mended bounds that are too wide are asked again, at most so many times narrower. */
 #define MOST_EXCESS 8.0
+/* Bounds that fail are asked again, narrower by this factor: another strategy may pay for wide margins only. */
 #define NARROWER 0.25
+/* Only bounds this narrow are mended: above it more digits take fewer sweeps than mending. */
 #define FINE 1e-6
 /* Steps are counted when values change by less: a count takes as many sweeps as the values do, and as long as these change
  * by more, rows change and need another. */
 #define COUNTED 2e-7
-/* Places that are verified before the first look for a failure. */
+/* Places that are verified before the first look for a failure; then twice as many, and so on. */
 #define AT_FIRST 256
 /* Parts of at most so many states take no time: their bounds are brought at least this close. */
 #define FEW_STATES 100
@@ -119,8 +119,8 @@ static bool both_bounds(known *k, double margin, double apart, bool mend, int64_
     return true;
 }
 
-/* A start for costs, which from 0 would rise by one step per sweep: the cheapest row that leads to states before it, as
- * if a play that gets anywhere else could come back for what the row costs. */
+/* A start for costs, which from 0 would rise by one step per sweep: the cheapest row that leads to an earlier state,
+ * where a play that goes elsewhere is assumed to return at the cost of that row. */
 static void start_costs(known *k, const double *guess)
 {
     for (int64_t i = 0; i < k->n; i++) {

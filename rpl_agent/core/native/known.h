@@ -33,8 +33,10 @@ typedef struct known {
     double *data;
     int64_t left; /* places that sweeps look at: see skip_ways */
     int32_t *root, *kept;
-    double *shift, *pace; /* the latter: by how much a place changes, over what its row says */
-    double change, most; /* the latter: of an agent who stops, a total that is too large to be of use */
+    double *shift; /* what is paid on the way from a place to its root */
+    double *pace;  /* the factor by which a place moves further than its row says */
+    double change; /* the largest of the last full sweep */
+    double most;   /* if the agent may stop: a larger total ends the search */
     int64_t sweeps, budget, slow;
 } known;
 

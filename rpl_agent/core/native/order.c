@@ -24,7 +24,7 @@ static int64_t count_back(const graph *g, const bool *decided)
 }
 
 /* Writes `waits` (count), the transitions into states that are to be put in order if they are to be counted, else 0; how
- * many such states there are. What loops does nothing else. */
+ * many such states there are. A state with a loop has no other transition. */
 static int64_t count_waits(const graph *g, const bool *decided, bool counted, int32_t *waits)
 {
     int64_t open = 0;

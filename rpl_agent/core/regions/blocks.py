@@ -74,12 +74,6 @@ class Factorisation:
     others: tuple[JointBlock, ...]  # blocks that are not a single distribution
 
     @property
-    def num_sets(self) -> int:
-        """The number of confidence sets that δ is divided over: one per successor (of two: per pair) or joint block."""
-        sizes = np.diff(self.block_ptr)[self.single]
-        return int(np.where(sizes > 1, sizes + 1, 1).sum()) + len(self.others)
-
-    @property
     def pays(self) -> bool:
         """Whether a product of small regions is better than one region over all coordinates."""
         return len(self.order) > JOINT_RANK and (self.num_blocks > 1 or bool(self.single.all()))

@@ -286,10 +286,6 @@ class Local:
             tie=0.0,
         )
 
-    def sweep(self, values: np.ndarray, upward: bool, offset: float) -> float:
-        """One sweep of T + offset in place, a bound from the requested side; the largest change."""
-        return self._sweep(np.arange(self.n), values, values, upward, offset)
-
     def swept(self, start: np.ndarray, margin: float, sweeps: int) -> tuple[np.ndarray, int]:
         """(values, sweeps used): Gauss-Seidel for T + margin until values move by less than a tenth of the margin."""
         values, order = start.copy(), np.arange(self.n)

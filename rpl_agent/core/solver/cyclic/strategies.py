@@ -20,8 +20,9 @@ IMPROVEMENT = 4e-14
 MAX_STEPS = 100
 #: sweeps for the start of policy iteration: enough to find the way out, not to converge
 FIRST_SWEEPS, FIRST_CHANGE = 20, 1e-3
-#: sweeps between two chains on the way to the start, and their number
+#: the most actions that are tried as constant policies, and the most states of a part in which they are
 CONSTANT_ACTIONS, CONSTANT_LIMIT = 4, 20_000
+#: sweeps between two chains on the way to the start, and the most chains
 SWEEPS_BETWEEN, APPROACHES = 2, 40
 #: a start this close (relative) is left to policy iteration
 CLOSE = 1e-9

@@ -21,7 +21,6 @@ from rpl_agent.formats.prism.language.typed import (
     interpret,
     literal,
     parameter,
-    parameters_of,
     variable,
 )
 
@@ -90,11 +89,6 @@ class Program:
     rewards: dict[str, tuple[RewardItem, ...]]
     scope: Scope
     initial: Node | None = None  # the predicate of init … endinit
-
-    @property
-    def reward_parameters(self) -> frozenset[str]:
-        """The parameters that occur in some reward."""
-        return frozenset().union(*(parameters_of(i.value) for items in self.rewards.values() for i in items))
 
     @property
     def has_intervals(self) -> bool:
