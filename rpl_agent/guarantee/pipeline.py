@@ -323,15 +323,14 @@ def certify_uncertainty(
     warm = warm if warm is not None else Solutions()
     timings = dict(uncertainty.timings)
     task = objective.resolve(pmdp)
-    share = reward_error if task.signed else 0.0  # which the solver counts, see `Problem.of`
-    is_signed_share = task.must_play_errors(reward_error)  # which coupled bounds cannot count
+    share = reward_error if task.signed else 0.0  # which the solver counts (`Problem.of`), and coupled bounds cannot
     robust, optimistic = checked_solutions(
         uncertainty.relaxation, objective, policy, config.precision, warm, timings, share
     )
     warm.robust, warm.optimistic = robust, optimistic
     low, high = (robust, optimistic) if objective.sense is Sense.MAX else (optimistic, robust)
     lower, upper, chosen, found = low.lower, high.upper, robust.policy if policy is None else policy, None
-    if _is_coupled(uncertainty, config) and not is_signed_share and not _is_closed(lower, upper):
+    if _is_coupled(uncertainty, config) and not task.must_play_errors(reward_error) and not _is_closed(lower, upper):
         with timed(timings, "coupled"):
             lower, upper, chosen, found = _better_bounds(uncertainty, objective, config, policy, (lower, upper), chosen)
     with timed(timings, "rows"):

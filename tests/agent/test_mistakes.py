@@ -286,7 +286,7 @@ OBJECTIVES = {
     "nothing to solve": (lambda: solve(None, GOAL), "solve needs a relaxation or an UncertainMDP, not None"),
     "words to solve": (
         lambda: solve_at(FULL, CENTER, "x"),
-        "objective is str .x., not Objective",
+        "the objective 'x' is not understood",
     ),
     "another parameter": (lambda: solve_at(FULL, {"q": 0.5}, WATER), "differ in parameters: q, w"),
     "parameters as a text": (lambda: solve_at(FULL, "p=.5", WATER), "must be 1 finite numbers"),

@@ -215,7 +215,7 @@ class BoxBounds:
         expansion = self._expansion(BoxFrame(theta, np.zeros(len(theta))))
         if expansion is not None:
             ends = [self._affine(side, expansion, Box(theta, theta)) for side in (Side.LOWER, Side.UPPER)]
-            if ends[1] - ends[0] <= POINT_WIDTH * max(1.0, abs(ends[0])):
+            if np.isfinite(ends).all() and ends[1] - ends[0] <= POINT_WIDTH * max(1.0, abs(ends[0])):
                 return ends[0], ends[1]
         solution = self.solved_at(theta)
         return solution.lower, solution.upper

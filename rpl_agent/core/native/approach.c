@@ -4,6 +4,7 @@
  * Sweeps begin where plays end, so that one of them carries values all the way back. Where a row also leads ahead, to a
  * place that has its new value only after it, the old one lags behind by about as much as the row's own value: every
  * other sweep adds that (`pace`), or as many sweeps would be needed as plays slip back. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "known.h"
@@ -18,6 +19,8 @@
 #define MOST_FULL_SWEEPS 200
 /* Steps of BiCGSTAB. */
 #define MOST_STEPS 300
+/* The mean distance between a place and the farthest that it leads to, up to which factors are worth their fill. */
+#define NARROW 120.0
 
 /* The places of the chain in turn, or only those listed in `kept`, at their pace or not; the largest change of x. */
 INLINE double relax_once(const known *k, const int32_t *kept, const double *pace, const double *right, double *x)
@@ -83,8 +86,8 @@ static void apply_near(const known *k, const double *right, double *near, double
 }
 
 /* BiCGSTAB from x until nothing more than `tolerance` or a share of what was missing is missing; x changes only if
- * that becomes less. */
-static void accelerate(known *k, double *x, double tolerance)
+ * that becomes less. Returns whether it got there. */
+static bool accelerate(known *k, double *x, double tolerance)
 {
     const int64_t n = k->n;
     double *r = k->krylov, *shadow = r + n, *d = shadow + n, *v = d + n, *t = v + n, *y = t + n, *near = y + n;
@@ -117,8 +120,25 @@ static void accelerate(known *k, double *x, double tolerance)
             break;
     }
     residual(k, k->rhs, y, r);
-    if (size_of(n, r) < before)
+    const double after = size_of(n, r);
+    if (after < before)
         memcpy(x, y, n * sizeof *x);
+    return after <= goal;
+}
+
+/* Whether places lead to near ones only, such as those of a queue: factors of their chain are small. */
+static bool is_narrow(const known *k)
+{
+    double total = 0.0;
+    for (int64_t i = 0; i < k->n; i++) {
+        int64_t most = 0;
+        for (int32_t e = k->entry[k->first[i]]; e < k->entry[k->first[i + 1]]; e++) {
+            const int64_t apart = llabs(k->target_of[e] - i);
+            most = apart > most ? apart : most;
+        }
+        total += (double)most;
+    }
+    return total <= NARROW * (double)k->n;
 }
 
 static bool sweep_values(known *k, double tolerance, double offset)
@@ -135,8 +155,8 @@ static bool sweep_values(known *k, double tolerance, double offset)
         k->sweeps += used;
         if (k->slow < PATIENCE)
             k->slow = used == INNER ? k->slow + 1 : 0;
-        if (k->slow >= PATIENCE && used == INNER)
-            accelerate(k, k->x, 0.1 * tolerance);
+        if (k->slow >= PATIENCE && used == INNER && !accelerate(k, k->x, 0.1 * tolerance) && is_narrow(k))
+            return false; /* the caller factorises it in less time */
         fill_ways(k, k->x);
         if (k->stops && size_of(k->n, k->x) > k->most)
             return false;

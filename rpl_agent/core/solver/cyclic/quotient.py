@@ -14,7 +14,7 @@ import scipy
 from rpl_agent.core.model import gather
 from rpl_agent.core.native import read_only
 from rpl_agent.core.solver.cyclic.local import Local
-from rpl_agent.core.solver.graph import staying_rows
+from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, moves, staying_rows, usable_rows
 from rpl_agent.core.solver.problem import FIXED_AGENT
 
 
@@ -44,7 +44,11 @@ def end_components(local: Local) -> tuple[np.ndarray, np.ndarray]:
     source = local.row_state[local.transition_row]
     fixed = local.agent == FIXED_AGENT
     playable = local.weights > 0.0
-    label = np.zeros(n, dtype=np.int64)
+    # first what the play cannot stay in at all, all at once: below it takes a round for every layer of a long queue
+    usable = usable_rows(playable, local.reward != 0.0)
+    start = np.arange(n + local.m) < n
+    held = local.graph.hold_set(moves(local.lo, local.hi), usable, ALL_ROWS if fixed else ANY_ROW, start)
+    label = np.where(held[:n], 0, -1)
     while True:
         extended = np.concatenate([label, np.full(local.m, -2)])
         inside = (extended[local.successor] == label[source]) & (label[source] >= 0)

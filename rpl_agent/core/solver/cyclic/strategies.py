@@ -90,6 +90,15 @@ def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.
     return local.graph.hold_set(nature, usable, quantifier, start)[: local.n]
 
 
+def _leaving(local: Local, values: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """(n,) rows of the agent by which plays leave to exits with finite values (n + m,), if nature plays p (T,)."""
+    finite = np.isfinite(values) | (np.arange(len(values)) < local.n)
+    usable = np.logical_and.reduceat(finite[local.successor] | (local.hi <= 0.0), local.row_ptr[:-1])
+    rows = local.state_ptr[:-1].copy()
+    local.graph.progress_rows(moves(p, p), usable, usable, np.zeros(len(usable), dtype=bool), True, rows)
+    return rows
+
+
 def iterate_strategies(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Strategies:
     """Optimal strategies of both sides (Hoffman-Karp): the proper side improves, its opponents respond exactly.
 
@@ -106,10 +115,12 @@ def iterate_strategies(local: Local, proper_max: bool, values: np.ndarray, budge
     while steps < budget and solved < MAX_STEPS:
         fixed = local.fix_agent(rows) if agent_proper else local
         fixed = fixed.fix_nature(p) if nature_proper else fixed
-        if solved == 0 and not nature_proper and local.maximise is False and proper_max and (local.reward > 0).any():
-            # The minimiser's own first response must end the play too: spread its mass.
-            some = np.zeros(0, dtype=np.int64) if fixed.agent == FIXED_AGENT else fixed.state_ptr[:-1].copy()
-            start = fixed.chain(values, rows if agent_proper else some, fixed.central(infinite), 0.0)
+        if solved == 0 and proper_max and (local.reward > 0).any():
+            # The minimisers' first responses must end the play too: rows that leave, and a nature that spreads mass.
+            first, spread = rows, fixed.central(infinite)
+            if not agent_proper:
+                first = np.zeros(0, dtype=np.int64) if fixed.agent == FIXED_AGENT else _leaving(fixed, values, spread)
+            start = fixed.chain(values, first, spread, 0.0)
             values = values if start is None else start
         answer = improve(fixed, values, 0.0)
         steps += answer.steps

@@ -17,7 +17,13 @@ from rpl_agent.core.model.polynomial import Number
 from rpl_agent.formats.prism.explore.code import column_of
 from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph
 from rpl_agent.formats.prism.explore.lower import Machine
-from rpl_agent.formats.prism.explore.probability import IntervalBounds, Pool, probability_ids, skeleton
+from rpl_agent.formats.prism.explore.probability import (
+    IntervalBounds,
+    Pool,
+    attainable_ends,
+    probability_ids,
+    skeleton,
+)
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.language.scope import Program, RewardItem
 
@@ -105,7 +111,8 @@ def assemble(
     rewards, later = _rewards(program, RewardTable(program, columns, states, *earned))
     bounds = None
     if len(ends) == 2:
-        table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], merged, program.parameters, domain)
+        low, high = attainable_ends(pool, row, *ends)
+        table, domain, expression, bounds = skeleton(pool, low, high, merged, program.parameters, domain)
     else:
         table, expression = pool.table(program.parameters, ends[0])
     variables = {

@@ -203,8 +203,10 @@ class _StateSearch:
         self.states.reserve(more)
         self.combinations.reserve(more)
         for name, array in self.arrays.items():
-            if len(array) < self._used(name) + more:
-                self.arrays[name] = _longer(array, self._used(name) + more)
+            of_states = len(self.states.rows) if FOUND[name][0] == "states" else 0  # for every state there is room for
+            needed = max(self._used(name) + more, of_states)
+            if len(array) < needed:
+                self.arrays[name] = _longer(array, needed)
 
     def _allocate(self, size: int) -> None:
         """Allocate the threads' output, with room for this many choices and transitions each."""

@@ -97,6 +97,35 @@ def skeleton(
     return table, made, expression.reshape(-1).astype(np.int32), bounds
 
 
+def attainable_ends(pool: Pool, row: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pool ids (T,) of the least and the most that a distribution of each row can give to a successor.
+
+    In exact numbers: beside lower ends that sum to 1 there is no room, where ends that are rounded outward would leave
+    some. Rows with parameters, and those with wrong ends, which are refused later, keep theirs.
+    """
+    low, high = low.copy(), high.copy()
+    starts = np.flatnonzero(np.diff(row, prepend=-1))
+    known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[np.ndarray]] = {}
+    for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(row)]):
+        key = tuple(low[first:last].tolist()), tuple(high[first:last].tolist())
+        if key not in known:
+            known[key] = [pool.intern(ends) for ends in _attainable(*([pool[i] for i in part] for part in key))]
+        low[first:last], high[first:last] = known[key]
+    return low, high
+
+
+def _attainable(low: list[Polynomial], high: list[Polynomial]) -> tuple[list[Polynomial], list[Polynomial]]:
+    """The ends that distributions of a row attain; the given ones where they are not numbers, or there is none."""
+    if any(monomial != ONE for end in (*low, *high) for monomial in end.terms):
+        return low, high
+    least, most = ([end.terms.get(ONE, Fraction(0)) for end in ends] for ends in (low, high))
+    room, excess = 1 - sum(least), sum(most) - 1
+    if room < 0 or excess < 0 or max(most) > 1:
+        return low, high
+    attained = [(max(a, b - excess), min(b, a + room)) for a, b in zip(least, most)]
+    return [Polynomial.constant(a) for a, _ in attained], [Polynomial.constant(b) for _, b in attained]
+
+
 def times(left: Monomial, right: Monomial) -> Monomial:
     powers = dict(left)
     for name, power in right:
