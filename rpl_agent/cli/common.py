@@ -273,7 +273,9 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
 
 
 def _known_id(text: str) -> str:
-    """The full registered id for ``text``; otherwise an error that names the nearest one."""
+    """The full registered id for ``text``; otherwise an error that names the nearest one, perhaps Gymnasium's."""
+    import gymnasium as gym
+
     import rpl_envs
 
     ids = [instance.id for instance in rpl_envs.INSTANCES.values()]
@@ -282,10 +284,10 @@ def _known_id(text: str) -> str:
     for candidate in (short, f"rpl/{short}", f"rpl/{short}-v0"):
         if candidate in ids:
             return candidate
-    plain = {re.sub(r"^rpl/|-v\d+$", "", known).lower(): known for known in ids}
+    plain = {re.sub(r"^rpl/|-v\d+$", "", known).lower(): known for known in (*gym.registry, *ids)}
     near = difflib.get_close_matches(re.sub(r"^rpl/|-v\d+$", "", short).lower(), plain, 1, cutoff=0.6)
     hint = f"the nearest is {plain[near[0]]}; " if near else ""
-    raise ModelError(f"no world {text!r}: {hint}rpl worlds lists them all")
+    raise ModelError(f"no world {text!r}: {hint}rpl worlds lists the built-in ones")
 
 
 def _require_property(arguments: argparse.Namespace) -> None:

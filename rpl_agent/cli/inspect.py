@@ -238,7 +238,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
 
     _only_for_regions(arguments)
     source = load_source(arguments)
-    theta = source.require_theta("rpl solve")
+    theta = source.require_theta("rpl solve", "rpl certify and rpl train bound it from data")
     solution = solve_at(source.pmdp, theta, source.objective, precision=arguments.precision or POINT_PRECISION)
     problems = solution.check()
     data = {"model": source.name, "objective": source.objective.describe()}
