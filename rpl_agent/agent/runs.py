@@ -134,8 +134,9 @@ def train(
     with _resumable(folder):
         try:
             agent.resume(_callbacks(checkpoint_every, oracle_theta), progress_bar=progress and not quiet)
-        except CheckpointError as error:  # no file has the last certificate
-            raise CheckpointError(f"{error}\n{agent.certificate}") from error
+        except CheckpointError as error:  # then no file may have the last certificate
+            shown = "" if agent.certificate is None else f"\n{agent.certificate}"
+            raise CheckpointError(f"{error}{shown}") from error
         except (ModelError, DataError) as error:
             saved = f" (what was learned is saved in {folder})" if (folder / CHECKPOINT).is_file() else ""
             raise type(error)(f"{error}{saved}") from error
