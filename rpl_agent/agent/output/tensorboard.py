@@ -20,9 +20,9 @@ from rpl_agent.core.errors import RPLWarning
 if TYPE_CHECKING:
     from rpl_agent.guarantee.certificate import Certificate
 
-#: Runs that last this many seconds end with pictures: drawing them takes longer than certifying, and those of a policy
-#: simulate its visits. `rpl report` and `rpl plot-region` draw them for shorter runs, and while a run goes on.
-PICTURE_SECONDS = 20.0
+#: Runs that last this many seconds end with pictures: with the import of matplotlib drawing takes three seconds, which
+#: are at most 5 % of them. `rpl report` and `rpl plot-region` draw for shorter runs, and while a run goes on.
+PICTURE_SECONDS = 60.0
 
 
 class TensorBoardCallback(BaseCallback):
