@@ -176,6 +176,22 @@ def _key(processes: int) -> str:
     )
 
 
+#: a fair game on a line of N cells, played for small or large stakes: plays take N^2 steps
+WALK = """
+mdp
+const int N;
+module walker
+  x : [0..N] init floor(N / 2);
+  [calm] x > 0 & x < N -> 1/2 : (x' = x + 1) + 1/2 : (x' = x - 1);
+  [bold] x > 0 & x < N -> 0.45 : (x' = min(x + 2, N)) + 0.55 : (x' = max(x - 2, 0));
+  [rest] x = 0 | x = N -> true;
+endmodule
+label "won" = x = N;
+label "over" = x = 0 | x = N;
+rewards "steps" x > 0 & x < N : 1; endrewards
+"""
+
+
 @dataclass(frozen=True)
 class Case:
     """A model, constants and properties to answer: a text, or a public file by the end of its path."""
@@ -199,6 +215,10 @@ def pursuit(size: int) -> Case:
     return Case(f"pursuit, N = {size}", CHASE, PURSUIT, "", {"N": str(size)})
 
 
+def walk(cells: int) -> Case:
+    return Case(f"walk, {cells:,} cells", GAME, WALK, "", {"N": str(cells)})
+
+
 def key(processes: int) -> Case:
     return Case(f"key, {processes} processes", WORK, _key(processes))
 
@@ -210,9 +230,10 @@ def public(name: str, file: str, properties: tuple[str, ...], **constants: str) 
 HOME = ('Pmax=? [ F "home" ]', 'Pmin=? [ F "broken" ]')
 STEPS = ('R{"steps"}min=? [ F "done" ]',)
 CHASE = ('Pmax=? [ F "free" ]', 'Pmin=? [ F "caught" ]', 'R{"steps"}max=? [ F "over" ]')
+GAME = ('Pmax=? [ F "won" ]', 'Pmin=? [ F "won" ]', 'R{"steps"}max=? [ F "over" ]', 'R{"steps"}min=? [ F "over" ]')
 WORK = ('Pmax=? [ F "works" ]', 'Pmin=? [ F "works" ]', 'R{"moves"}min=? [ F "works" ]')
 
-SMOKE = (drone(4), depot(8, 6), pursuit(2), key(3))
+SMOKE = (drone(4), depot(8, 6), pursuit(2), key(3), walk(40))
 USUAL = (
     drone(12),
     drone(20),
@@ -223,6 +244,7 @@ USUAL = (
     pursuit(4),
     key(6),
     key(7),
+    walk(500),
 )
 LARGE = (depot(470, 455),)
 

@@ -17,8 +17,9 @@
 /* Sweeps that count steps before BiCGSTAB takes over. */
 #define COUNTING 48
 #define MOST_FULL_SWEEPS 200
-/* Steps of BiCGSTAB. */
+/* Steps of BiCGSTAB; fewer where factors are cheap. */
 #define MOST_STEPS 300
+#define NARROW_STEPS 60
 /* The mean distance between a place and the farthest that it leads to, up to which factors are worth their fill. */
 #define NARROW 120.0
 
@@ -85,11 +86,26 @@ static void apply_near(const known *k, const double *right, double *near, double
         out[i] = right[i] - out[i];
 }
 
+/* Whether places lead to near ones only, such as those of a queue: factors of their chain are small. */
+static bool is_narrow(const known *k)
+{
+    double total = 0.0;
+    for (int64_t i = 0; i < k->n; i++) {
+        int64_t most = 0;
+        for (int32_t e = k->entry[k->first[i]]; e < k->entry[k->first[i + 1]]; e++) {
+            const int64_t apart = llabs(k->target_of[e] - i);
+            most = apart > most ? apart : most;
+        }
+        total += (double)most;
+    }
+    return total <= NARROW * (double)k->n;
+}
+
 /* BiCGSTAB from x until nothing more than `tolerance` or a share of what was missing is missing; x changes only if
  * that becomes less. Returns whether it got there. */
 static bool accelerate(known *k, double *x, double tolerance)
 {
-    const int64_t n = k->n;
+    const int64_t n = k->n, most = is_narrow(k) ? NARROW_STEPS : MOST_STEPS;
     double *r = k->krylov, *shadow = r + n, *d = shadow + n, *v = d + n, *t = v + n, *y = t + n, *near = y + n;
     double rho = 1.0, alpha = 1.0, omega = 1.0;
     residual(k, k->rhs, x, r);
@@ -98,7 +114,7 @@ static bool accelerate(known *k, double *x, double tolerance)
     memcpy(y, x, n * sizeof *x);
     memset(d, 0, n * sizeof *d);
     memset(v, 0, n * sizeof *v);
-    for (int64_t step = 0; step < MOST_STEPS && size_of(n, r) > goal; step++) {
+    for (int64_t step = 0; step < most && size_of(n, r) > goal; step++) {
         double next = dot(n, shadow, r), beta = next / rho * (alpha / omega);
         for (int64_t i = 0; i < n; i++)
             d[i] = r[i] + beta * (d[i] - omega * v[i]);
@@ -124,21 +140,6 @@ static bool accelerate(known *k, double *x, double tolerance)
     if (after < before)
         memcpy(x, y, n * sizeof *x);
     return after <= goal;
-}
-
-/* Whether places lead to near ones only, such as those of a queue: factors of their chain are small. */
-static bool is_narrow(const known *k)
-{
-    double total = 0.0;
-    for (int64_t i = 0; i < k->n; i++) {
-        int64_t most = 0;
-        for (int32_t e = k->entry[k->first[i]]; e < k->entry[k->first[i + 1]]; e++) {
-            const int64_t apart = llabs(k->target_of[e] - i);
-            most = apart > most ? apart : most;
-        }
-        total += (double)most;
-    }
-    return total <= NARROW * (double)k->n;
 }
 
 static bool sweep_values(known *k, double tolerance, double offset)
@@ -187,7 +188,8 @@ static bool settle_steps(known *k)
     if (used < COUNTING)
         return true;
     for (int tries = 0; tries < 4; tries++) {
-        accelerate(k, k->steps, 0.1);
+        if (!accelerate(k, k->steps, 0.1) && is_narrow(k))
+            return false;
         used = relax(k, k->rhs, k->steps, INNER, 0.45);
         k->sweeps += used;
         if (used < INNER)

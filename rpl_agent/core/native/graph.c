@@ -203,9 +203,9 @@ typedef struct growth {
     bool nature_helps, must_reach;
 } growth;
 
-/* Whether a state stays in X and gets closer to Y or, if that suffices, loops in Z (which contains Y) unpaid. */
+/* Whether a state stays in X and gets closer to Y or, with `may_loop`, loops unpaid in Z (which contains Y). */
 static bool keeps_finite(const graph *g, int64_t s, const growth *of, const bool *X, const bool *Y, const bool *Z,
-                         const bool *elsewhere)
+                         const bool *elsewhere, bool may_loop)
 {
     bool good = of->quantifier != ANY_ROW, progress = false, quiet = true;
     for (int64_t row = g->state_ptr[s]; row < g->state_ptr[s + 1]; row++) {
@@ -220,7 +220,7 @@ static bool keeps_finite(const graph *g, int64_t s, const growth *of, const bool
             safe = only(a, b, X, g->successor, of->nature->hi);
             hits = !stays(a, b, elsewhere, g->successor, of->nature);
         }
-        if (!of->must_reach && !of->pays[row])
+        if (may_loop && !of->pays[row])
             loops = stays(a, b, Z, g->successor, of->nature_helps ? of->nature : of->leaving);
         if (of->quantifier == DRAWN_ROW) { /* a policy that draws rows: all safe; one hits, or all are quiet */
             good = good && safe;
@@ -237,7 +237,54 @@ static bool keeps_finite(const graph *g, int64_t s, const growth *of, const bool
     return of->quantifier == DRAWN_ROW ? good && (progress || quiet) : good;
 }
 
-/* Y grown to all states that keep the total finite while they stay in X. */
+/* open: the states of X that are not in Y yet. */
+static void not_yet(const graph *g, const bool *X, const bool *Y, bool *open)
+{
+    for (int64_t s = 0; s < g->size; s++)
+        open[s] = X[s] && !Y[s];
+}
+
+/* Y grown by all states that get closer to it, step by step, while they stay in X. */
+static void grow_closer(const graph *g, const growth *of, const bool *X, bool *Y, bool *open, bool *elsewhere, queue *q)
+{
+    not_yet(g, X, Y, open);
+    enqueue_all(g, open, q);
+    while (q->length > 0) {
+        int64_t s = pop(g, q);
+        if (!keeps_finite(g, s, of, X, Y, Y, elsewhere, false))
+            continue;
+        Y[s] = true;
+        elsewhere[s] = open[s] = false;
+        enqueue_sources(g, s, open, q);
+    }
+}
+
+/* Y grown by the states that may also loop unpaid among each other; whether there are any. */
+static bool grow_looping(const graph *g, const growth *of, const bool *X, bool *Y, bool *Z, bool *open, bool *elsewhere,
+                         queue *q)
+{
+    not_yet(g, X, Y, open);
+    for (int64_t s = 0; s < g->size; s++)
+        Z[s] = X[s] || Y[s];
+    enqueue_all(g, open, q);
+    while (q->length > 0) {
+        int64_t s = pop(g, q);
+        if (keeps_finite(g, s, of, X, Y, Z, elsewhere, true))
+            continue;
+        Z[s] = open[s] = false;
+        enqueue_sources(g, s, open, q);
+    }
+    bool grown = false;
+    for (int64_t s = 0; s < g->count; s++)
+        if (open[s]) {
+            Y[s] = grown = true;
+            elsewhere[s] = false;
+        }
+    return grown;
+}
+
+/* Y = all states that keep the total finite while they stay in X. Who gets closer is found first: a search for loops
+ * alone would find one layer of them at a time. */
 static void grow_finite(const graph *g, const growth *of, const bool *goal, const bool *X, bool *Y, bool *Z, bool *open,
                         bool *elsewhere, queue *q)
 {
@@ -245,32 +292,9 @@ static void grow_finite(const graph *g, const growth *of, const bool *goal, cons
         Y[s] = goal[s];
         elsewhere[s] = !goal[s];
     }
-    for (bool grown = true; grown;) {
-        grown = false;
-        for (int64_t s = 0; s < g->size; s++) {
-            Z[s] = X[s] || Y[s];
-            open[s] = Z[s] && elsewhere[s]; /* still to be decided */
-        }
-        enqueue_all(g, open, q);
-        while (q->length > 0) {
-            int64_t s = pop(g, q);
-            if (keeps_finite(g, s, of, X, Y, Z, elsewhere) != of->must_reach)
-                continue;
-            if (of->must_reach) {
-                Y[s] = true;
-                elsewhere[s] = false;
-            } else
-                Z[s] = false;
-            open[s] = false;
-            enqueue_sources(g, s, open, q);
-        }
-        for (int64_t s = 0; s < g->count && !of->must_reach; s++)
-            if (Z[s] && !Y[s]) {
-                Y[s] = true;
-                elsewhere[s] = false;
-                grown = true;
-            }
-    }
+    do
+        grow_closer(g, of, X, Y, open, elsewhere, q);
+    while (!of->must_reach && grow_looping(g, of, X, Y, Z, open, elsewhere, q));
 }
 
 void finite_set(const graph *g, const moves *nature, const bool *played, const bool *pays, int64_t quantifier,
