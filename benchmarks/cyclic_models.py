@@ -270,6 +270,8 @@ SEND = (
 )
 ENTER = ('Pmax=? [ F "some_14" ]', 'Pmin=? [ F "some_14" ]')
 CRITICAL = ('Pmax=? [ F "one_critical" ]', 'Pmin=? [ F "one_critical" ]')
+EVADE = ('Pmax=? [ "notbad" U "goal" ]', 'Pmin=? [ F "traps" ]', 'Pmax=? [ F "traps" ]')
+REFUEL = ('Pmax=? [ "notbad" U "goal" ]', 'R{"steps"}min=? [ F "goal" ]')
 PUBLIC = (
     public("consensus 2, K = 8", "consensus/coin2.nm", COIN, K="8"),
     public("consensus 4, K = 2", "consensus/coin4.nm", COIN, K="2"),
@@ -283,4 +285,7 @@ PUBLIC = (
     public("mutual 3", "mutual/mutual3.nm", ENTER),
     public("mutual 4", "mutual/mutual4.nm", ENTER),
     public("rabin 3", "rabin/rabin3.nm", CRITICAL),
+    public("evade two, N = 4", "evade-two-mdp.nm", EVADE, N="4", slippery="0.1"),
+    public("evade two, N = 6", "evade-two-mdp.nm", EVADE, N="6", slippery="0.1"),
+    public("refuel, N = 8", "refuel-mdp.nm", REFUEL, N="8", ENERGY="8"),
 )

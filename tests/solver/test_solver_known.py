@@ -167,7 +167,7 @@ def test_only_models_whose_plays_cannot_come_back_take_one_pass(calls):
         assert found.iterations == 1 and calls.pop() == by_core
 
 
-def test_free_loops_and_endless_rewards_are_left_to_others(calls):
+def test_endless_rewards_are_left_to_others(calls):
     half, one = Fraction(1, 2), Fraction(1)
     table = [[{1: one}, {2: half, 3: half}], [{0: one}], [{2: one}], [{3: one}]]
     costs = [[0.0, 1.0], [0.0], [0.0], [1.0]]
@@ -175,24 +175,66 @@ def test_free_loops_and_endless_rewards_are_left_to_others(calls):
     endless = Objective(Kind.REWARD, Sense.MAX, None, reward_name="cost", unreached=Unreached.ACCUMULATE)
     for objective in (Objective.reach("goal"), endless):
         assert solve(point, objective).check() == []
-    assert calls == [False, False]
+    assert calls == [True, False]
 
 
 @pytest.mark.parametrize(
-    ("rows", "costs", "by_core"),
+    ("rows", "costs"),
     [
-        ([[{0: 1}, {2: 1}], [{1: 1}]], [[1.0, 3.0], [0.0]], True),  # a loop that pays
-        ([[{0: 1}, {2: 1}], [{1: 1}]], [[0.0, 3.0], [0.0]], False),
-        ([[{1: 1}, {2: 1}], [{0: 1}]], [[0.0, 3.0], [1.0]], True),  # one half of it is free
-        ([[{1: 1}, {2: 1}], [{0: 1}]], [[0.0, 3.0], [0.0]], False),
-        ([[{1: 1}, {2: 1}], [{0: 1}, {2: 1}]], [[1.0, 0.0], [1.0, 0.0]], True),  # both can leave without paying
+        ([[{0: 1}, {2: 1}], [{1: 1}]], [[1.0, 3.0], [0.0]]),  # a loop that pays
+        ([[{0: 1}, {2: 1}], [{1: 1}]], [[0.0, 3.0], [0.0]]),
+        ([[{1: 1}, {2: 1}], [{0: 1}]], [[0.0, 3.0], [1.0]]),  # one half of it is free
+        ([[{1: 1}, {2: 1}], [{0: 1}]], [[0.0, 3.0], [0.0]]),
+        ([[{1: 1}, {2: 1}], [{0: 1}, {2: 1}]], [[1.0, 0.0], [1.0, 0.0]]),  # both can leave without paying
     ],
 )
-def test_a_loop_is_free_if_none_of_its_rows_pays(rows, costs, by_core, calls):
+def test_loops_in_which_nothing_is_paid(rows, costs, calls):
     table = [[{j: Fraction(p) for j, p in row.items()} for row in state] for state in [*rows, [{2: 1}]]]
     point = known(table, labels={"over": {2}}, cost=[*costs, [0.0]])
     found = solve(point, COST)
-    assert found.check() == [] and found.converged and calls == [by_core]
+    assert found.check() == [] and found.converged and calls == [True]
+    assert found.middle == pytest.approx(costs[0][1], abs=1e-6)
+
+
+def rooms(count: int, seed: int) -> Point:
+    """Rooms of four cells each, through which a player walks for free, even backwards by a row that may miss; from a
+    cell or two a door leads on: to the next room, to the one before, to the goal or into a pit. A door costs 1."""
+    dice = np.random.default_rng(seed)
+    half, goal, pit = Fraction(1, 2), 4 * count, 4 * count + 1
+    table, costs = [], []
+    for cell in range(4 * count):
+        room, first = divmod(cell, 4)[0], cell - cell % 4
+        rows = [{first + (cell + 1) % 4: Fraction(1)}, {first + (cell - 1) % 4: half, cell: half}]
+        prices = [0.0, 0.0]
+        for _ in range(1 if cell % 4 == 0 else int(dice.integers(2))):
+            cuts = sorted(int(cut) for cut in dice.integers(1, 16, 2))
+            ends = (min(first + 4, goal) + (0 if room + 1 == count else int(dice.integers(4))), max(first - 4, 0), pit)
+            row: dict[int, Fraction] = {}
+            for end, chance in zip(ends, (cuts[0], cuts[1] - cuts[0], 16 - cuts[1])):
+                if chance:
+                    row[end] = row.get(end, Fraction(0)) + Fraction(chance, 16)
+            rows.append(row)
+            prices.append(1.0)
+        table.append(rows)
+        costs.append(prices)
+    table += [[{goal: Fraction(1)}], [{pit: half, goal: half}]]
+    costs += [[0.0], [2.0]]
+    return known(table, labels={"goal": {goal}, "over": {goal}, "pit": {pit}}, cost=costs)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("objective", [Objective.reach("goal", avoid="pit"), COST], ids=Objective.describe)
+def test_a_player_who_may_walk_for_free_leaves_by_the_best_door(objective, seed, monkeypatch, calls):
+    point = rooms(2 + 5 * seed, seed)
+    swept = solve(point, objective)
+    assert calls == [True] and swept.check() == [] and swept.converged
+    kept = solve(point, objective, policy=swept.policy, precision=1e-9)
+    assert kept.check() == [] and abs(kept.middle - swept.middle) <= 1e-6 * max(1.0, swept.upper)
+    monkeypatch.setattr(engine, "_known_bounds", lambda *given: None)
+    exact = solve(point, objective, precision=1e-11)
+    assert exact.check() == [] and exact.converged
+    assert (swept.lower_values <= exact.upper_values).all() and (exact.lower_values <= swept.upper_values).all()
+    assert swept.gap <= 1e-6 * max(1.0, swept.upper)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -165,32 +165,39 @@ static bool sweep_values(known *k, double tolerance, double offset)
     return false;
 }
 
+/* The row of the model that was picked at place i. */
+static int64_t picked_row(const known *k, int64_t i)
+{
+    if (k->pick[i] == NO_ROW)
+        return NO_ROW;
+    return k->loops ? k->row_of[k->pick[i]] : k->g->state_ptr[k->order[i]] + k->pick[i] - k->first[i];
+}
+
 bool approach(known *k, double tolerance, double offset)
 {
     for (int64_t i = 0; i < k->n; i++)
         k->x[i] = k->value[k->order[i]];
     const bool good = sweep_values(k, tolerance, offset);
+    level(k, k->x);
     for (int64_t i = 0; i < k->n; i++) {
-        const int64_t s = k->order[i];
-        k->value[s] = k->x[i];
-        k->chosen[i] = k->pick[i] == NO_ROW ? NO_ROW : k->g->state_ptr[s] + k->pick[i] - k->first[i];
+        k->value[k->order[i]] = k->x[i];
+        k->chosen[i] = picked_row(k, i);
     }
     return good;
 }
 
-static bool settle_steps(known *k)
+/* Counts the steps of the chain, which pays what `rhs` says for each. */
+static bool settle_steps(known *k, double *steps)
 {
-    for (int64_t i = 0; i < k->n; i++)
-        k->rhs[i] = k->scale[k->pick[i]];
     skip_ways(k);
-    int64_t used = relax(k, k->rhs, k->steps, COUNTING, 0.45);
+    int64_t used = relax(k, k->rhs, steps, COUNTING, 0.45);
     k->sweeps += used;
     if (used < COUNTING)
         return true;
     for (int tries = 0; tries < 4; tries++) {
-        if (!accelerate(k, k->steps, 0.1) && is_narrow(k))
+        if (!accelerate(k, steps, 0.1) && is_narrow(k))
             return false;
-        used = relax(k, k->rhs, k->steps, INNER, 0.45);
+        used = relax(k, k->rhs, steps, INNER, 0.45);
         k->sweeps += used;
         if (used < INNER)
             return true;
@@ -200,8 +207,20 @@ static bool settle_steps(known *k)
 
 bool count_steps(known *k)
 {
-    const bool settled = settle_steps(k);
+    for (int64_t i = 0; i < k->n; i++)
+        k->rhs[i] = k->scale[k->pick[i]];
+    const bool settled = settle_steps(k, k->steps);
     fill_ways(k, k->steps);
+    level(k, k->steps);
+    return settled;
+}
+
+bool count_own_steps(known *k)
+{
+    if (!write_chosen(k))
+        return false;
+    const bool settled = settle_steps(k, k->own_steps);
+    fill_ways(k, k->own_steps);
     return settled;
 }
 

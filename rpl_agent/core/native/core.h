@@ -555,7 +555,7 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
                     int64_t *changed /*[rows.states]*/, int64_t *tested /*[rows.rows]*/,
                     int64_t *clock /*[1]*/, double *x SCRATCH /*[rows.row_ptr[rows.rows]]*/);
 
-/* ---------------------------------------------------------------------- known.c, decided.c, part.c, approach.c: a known nature */
+/* ---------------------------------------------------------------------- known.c, decided.c, loops.c, part.c, approach.c: a known nature */
 
 /* Probabilities to `reach` a target, costs that are infinite if it is missed (`must_reach`), or sums of rewards >= 0. */
 typedef struct question {
@@ -574,11 +574,11 @@ typedef struct question {
 int64_t solve_known(const game *play, const graph *g, const question *asked, const bool *target /*[g.count]*/,
                     const bool *decided /*[g.count]*/, const double *guess OPTIONAL /*[g.count]*/,
                     double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,
-                    double *memory SCRATCH /*[4 * asked.threads * asked.longest + 24 * g.count
+                    double *memory SCRATCH /*[4 * asked.threads * asked.longest + 27 * g.count
                                               + 2 * g.state_ptr[g.count] + g.row_ptr[g.state_ptr[g.count]]
-                                              + asked.capacity + (5 * g.count + g.state_ptr[g.count]
+                                              + asked.capacity + (7 * g.count + 2 * g.state_ptr[g.count]
                                               + g.row_ptr[g.state_ptr[g.count]] + asked.capacity) / 2
-                                              + 4 * g.count / 8 + 12]*/);
+                                              + 4 * g.count / 8 + 20]*/);
 
 /* How far a search for totals goes. */
 typedef struct effort {

@@ -1,5 +1,5 @@
 /* What the graph decides of a game against a known nature: where a target is reached never or for sure, where a cost is
- * infinite, and whether the agent can loop for free in the rest. */
+ * infinite, and where the agent can loop for free in the rest. */
 #include <string.h>
 
 #include "known.h"
@@ -102,23 +102,29 @@ static void set_values(known *k, bool *done, const bool *marked, bool wanted, do
         }
 }
 
-/* Whether the agent can loop for free where nothing is decided. Scratch: left, open (S). */
-static bool loops_for_free(known *k, const bool *done, bool *left, bool *open)
+/* held (S) = where nothing is decided and the agent can loop for free; whether there is such a state. Scratch: leaves, open
+ * (S). */
+static bool loops_for_free(known *k, const bool *done, bool *held, bool *leaves, bool *open)
 {
     const graph *g = k->g;
+    bool any = false;
     for (int64_t s = 0; s < g->count; s++) {
         open[s] = !done[s];
-        left[s] = true;
+        leaves[s] = true;
         for (int64_t row = g->state_ptr[s]; open[s] && row < g->state_ptr[s + 1]; row++)
-            left[s] &= k->play->reward[row] > 0.0;
+            leaves[s] &= k->play->reward[row] > 0.0;
     }
     k->only_free = true;
-    grow(k, true, left, open, NULL);
+    grow(k, true, leaves, open, NULL);
     k->only_free = false;
-    return memchr(left, false, g->count) != NULL;
+    for (int64_t s = 0; s < g->count; s++) {
+        held[s] = !leaves[s];
+        any |= held[s];
+    }
+    return any;
 }
 
-bool decide(known *k, bool *done, bool *sets)
+bool decide(known *k, bool *done, bool *sets, int64_t *space)
 {
     const bool *target = k->target;
     const graph *g = k->g;
@@ -159,5 +165,5 @@ bool decide(known *k, bool *done, bool *sets)
     }
     if (!chooses || memchr(done, false, states) == NULL)
         return true;
-    return !loops_for_free(k, done, reached, open); /* values are not unique where it can */
+    return !loops_for_free(k, done, reached, sure, open) || find_end_components(k, reached, open, space);
 }

@@ -5,8 +5,7 @@
  * change, unless another strategy is almost as good and takes more steps: then a few sweeps with m as extra cost or
  * bonus mend them. Sweeps are rounded to nearest and are not trusted: every bound is verified with directed rounding.
  *
- * Not for it, and left to the caller: models in which the agent can loop for free, rewards that may be collected
- * forever, and plays so long that sweeps take too many. */
+ * Not for it, and left to the caller: rewards that may be collected forever, and plays so long that sweeps take too many. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,12 +34,18 @@
 
 /* ---------------------------------------------------------------------- bounds of a part */
 
+/* Whether a side is the agent's own: then its bounds are those of the rows it chose. */
+static bool is_own(const known *k, bool upward)
+{
+    return k->play->agent == (upward ? MIN_AGENT : MAX_AGENT);
+}
+
 /* Whether values satisfy the inequality of their side at the places from..to. */
 static bool verified_places(known *k, bool upward, int64_t from, int64_t to)
 {
     const game *play = k->play;
     const double *values = upward ? k->high : k->low;
-    const bool own = play->agent == (upward ? MIN_AGENT : MAX_AGENT), strict = upward == k->must_reach;
+    const bool own = is_own(k, upward), strict = upward == k->must_reach;
     if (own)
         row_bounds(to - from, values, play->maximise, upward, play->rows, play->set, k->space, k->chosen + from, k->x + from);
     else
@@ -79,11 +84,11 @@ static bool verified(known *k, bool upward)
 /* One bound at a margin from the values. `apart`: how far the exits may be from those they were found for. */
 static bool bound(known *k, bool upward, double margin, double apart)
 {
-    const double sign = upward ? 1.0 : -1.0;
+    const double sign = upward ? 1.0 : -1.0, *steps = is_own(k, upward) ? k->own_steps : k->steps;
     double *values = upward ? k->high : k->low;
     for (int64_t i = 0; i < k->n; i++) {
         int64_t s = k->order[i];
-        values[s] = k->value[s] + sign * (margin * k->steps[i] + (upward ? apart : 0.0));
+        values[s] = k->value[s] + sign * (margin * steps[i] + (upward ? apart : 0.0));
     }
     return verified(k, upward);
 }
@@ -94,7 +99,7 @@ static bool mended_bound(known *k, bool upward, double margin, double apart, int
 {
     const double change = k->change;
     double *values = k->value;
-    if (k->play->agent == (upward ? MIN_AGENT : MAX_AGENT))
+    if (is_own(k, upward))
         return false;
     memcpy(rows, k->chosen, k->n * sizeof *rows);
     k->value = upward ? k->high : k->low;
@@ -166,7 +171,7 @@ static bool steps_by_costs(known *k)
 {
     const game *play = k->play;
     double cheapest = INFINITY, dearest = 0.0, end = INFINITY;
-    if (k->reach || play->agent == FIXED_AGENT || play->gamma != 1.0)
+    if (k->reach || k->loops || play->agent == FIXED_AGENT || play->gamma != 1.0)
         return false;
     for (int64_t i = 0; i < k->n; i++) {
         const int64_t row = k->chosen[i];
@@ -187,8 +192,10 @@ static bool steps_by_costs(known *k)
 static double widest(const known *k, double width)
 {
     double least = INFINITY;
-    for (int64_t i = 0; i < k->n; i++)
-        least = smaller(least, larger(1.0, fabs(k->value[k->order[i]])) / larger(k->steps[i], 1.0));
+    for (int64_t i = 0; i < k->n; i++) {
+        const double steps = 0.5 * (k->steps[i] + k->own_steps[i]);
+        least = smaller(least, larger(1.0, fabs(k->value[k->order[i]])) / larger(steps, 1.0));
+    }
     return 0.45 * width * least;
 }
 
@@ -236,7 +243,7 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
         return false;
     for (int64_t i = 0; i < k->n; i++) {
         k->value[k->order[i]] = guess ? guess[k->order[i]] : 0.0;
-        k->steps[i] = 0.0;
+        k->steps[i] = k->own_steps[i] = 0.0;
     }
     if (!k->reach)
         start_costs(k, guess);
@@ -251,7 +258,7 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
                 tolerance = COUNTED;
                 continue;
             }
-            if (!count_steps(k))
+            if (!count_steps(k) || (k->loops && !(lead_out(k) && count_own_steps(k))))
                 return false;
         }
         for (int64_t i = 0; i < k->n; i++)
@@ -365,6 +372,7 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
         .image = NUMBERS(states),
         .x = NUMBERS(states),
         .steps = NUMBERS(states),
+        .own_steps = NUMBERS(states),
         .rhs = NUMBERS(states),
         .krylov = NUMBERS(7 * states),
         .shift = NUMBERS(states),
@@ -384,17 +392,22 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
         .entry = PLACES(all + 1),
         .target_of = PLACES(transitions),
         .indices = PLACES(asked->capacity),
+        .hub = PLACES(states),
+        .mate = PLACES(states),
+        .row_of = PLACES(all),
         .budget = asked->budget,
     };
-    int64_t *more = STATES(7 * states);
+    int64_t *more = STATES(9 * states + 2);
     bool *done = MARKS(states), *sets = MARKS(3 * states);
     for (int64_t s = 0; s < states; s++) {
         low[s] = high[s] = asked->reach && target[s] ? 1.0 : 0.0;
         rows[s] = g->state_ptr[s];
     }
     memcpy(done, decided, states);
-    if (!decide(&k, done, sets))
+    if (!decide(&k, done, sets, more))
         return -1;
+    if (!k.loops)
+        k.own_steps = k.steps;
     if (memchr(done, false, states) == NULL)
         return 1;
     memcpy(k.value, low, states * sizeof *low);

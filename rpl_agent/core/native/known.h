@@ -8,6 +8,7 @@
 #define NO_ROW -1
 /* The place of states that are not in the part. */
 #define OUTSIDE -1
+#define NO_STATE -1
 
 /* One problem, with arrays of all states (S) and of the part that is being solved, by its places in `order` (n). */
 typedef struct known {
@@ -24,9 +25,14 @@ typedef struct known {
     int64_t *place, *rows;              /* (S), OUTSIDE of the part */
     int64_t n, *order, *chosen;
     double *x, *steps, *rhs, *krylov;
+    double *own_steps; /* those of the agent's own rows; `steps` themselves without end components */
     /* rows first[i]..first[i + 1] of each place: base + offset scale + sum of weight x[target_of] is a row's value, without
      * its own loop, where a step pays `offset` more; the best one is picked */
     int32_t *first, *entry, *target_of, *pick;
+    /* Whether there are end components in which the agent can loop for free; then (S) the state that stands for all of one,
+     * and the next member, NO_STATE after the last; and (R) the row of the model that a loaded one is. */
+    bool loops;
+    int32_t *hub, *mate, *row_of;
     double *weight, *base, *scale;
     /* the chain of picked rows: x = rhs + data x[indices] */
     int32_t *indptr, *indices;
@@ -65,9 +71,29 @@ INLINE double plus_row(double start, const double *weight, const int32_t *places
     return start + other;
 }
 
-/* Gives states the values that the graph decides and marks them in `done` (S), decided states on entry; false where the
- * rest is not for sweeps. Scratch: sets (3 S). */
-bool decide(known *k, bool *done, bool *sets);
+/* The state that stands for s: its own, or that of its end component. */
+INLINE int64_t hub_of(const known *k, int64_t s)
+{
+    return k->loops ? k->hub[s] : s;
+}
+
+/* Gives states the values that the graph decides and marks them in `done` (S), decided states on entry; finds the end
+ * components of the rest. False where that is not for sweeps. Scratch: sets (3 S), space (9 S + 2). */
+bool decide(known *k, bool *done, bool *sets, int64_t *space);
+
+/* Whether a row is free and stays in the end component of its state s. */
+bool holds(const known *k, int64_t s, int64_t row);
+
+/* Finds the end components of the rows that stay in `held` (S) for free; false if that takes too many rounds. Scratch: out
+ * (S), space (9 S + 2). */
+bool find_end_components(known *k, const bool *held, bool *out, int64_t *space);
+
+/* Chooses rows towards the way out that was chosen for its hub, in all members of each end component; false if there is no
+ * such row. */
+bool lead_out(known *k);
+
+/* Gives all members of an end component what its hub has in x (n). */
+void level(const known *k, double *x);
 
 /* `components`, with the states of each by their numbers, the largest first: memory is read in that order. */
 void find_parts(const graph *g, const bool *done, int64_t *all, int64_t *component, int64_t *space);
@@ -81,6 +107,9 @@ void load_part(known *k);
 /* One sweep over the part, in place; picks the rows that are best if a step pays `offset` more, and writes their chain. */
 void full_sweep(known *k, double offset);
 
+/* Writes the chain of the chosen rows, where a step pays 1; false if one only loops. */
+bool write_chosen(known *k);
+
 /* Leaves places that lead to one other place only out of the chain. */
 void skip_ways(known *k);
 
@@ -93,5 +122,8 @@ bool approach(known *k, double tolerance, double offset);
 /* N with N >= 1/2 + P N, about the expected number of steps by the chosen rows, from the last one on; false if that takes
  * too many sweeps. */
 bool count_steps(known *k);
+
+/* The same for the rows that lead out of end components. */
+bool count_own_steps(known *k);
 
 #endif

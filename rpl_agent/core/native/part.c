@@ -59,14 +59,14 @@ void order_part(known *k, int64_t n, const int64_t *states)
         put(k, states[i], &found);
 }
 
-/* Adds a row, played with a weight, to the entries from *used on, to what leaves its state and to what it pays. */
-static void add_row(known *k, int64_t s, int64_t row, double w, int32_t *used, double *leaving, double *total)
+/* Adds a row, played with a weight, to the entries from *used on, to what leaves its hub and to what it pays. */
+INLINE void add_row(known *k, int64_t hub, int64_t row, double w, int32_t *used, double *leaving, double *total)
 {
     *total += w * k->play->reward[row];
     for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++) {
-        const int32_t j = k->g->successor[t];
+        const int64_t j = hub_of(k, k->g->successor[t]);
         const double mass = k->play->gamma * w * chance_of(k, row, t);
-        if (j == s || !(mass > 0.0))
+        if (j == hub || !(mass > 0.0))
             continue;
         *leaving += mass;
         if (k->place[j] >= 0) {
@@ -78,7 +78,7 @@ static void add_row(known *k, int64_t s, int64_t row, double w, int32_t *used, d
 }
 
 /* Scales a row whose entries end at `used` by what leaves its state. */
-static void scale_row(known *k, int32_t row, int32_t used, double leaving, double total)
+INLINE void scale_row(known *k, int32_t row, int32_t used, double leaving, double total)
 {
     k->entry[row + 1] = used;
     if (!(leaving > 0.0)) { /* it only loops: paid again and again, or never of use */
@@ -92,24 +92,56 @@ static void scale_row(known *k, int32_t row, int32_t used, double leaving, doubl
         k->weight[e] /= leaving;
 }
 
+/* Loads the rows of a state as one, mixed by the agent's weights. */
+static void load_mixed(known *k, int64_t s, int32_t *rows, int32_t *used)
+{
+    double leaving = 1.0 - k->play->gamma, total = 0.0;
+    for (int64_t row = k->g->state_ptr[s]; row < k->g->state_ptr[s + 1]; row++)
+        if (k->play->weights[row] != 0.0)
+            add_row(k, s, row, k->play->weights[row], used, &leaving, &total);
+    scale_row(k, (*rows)++, *used, leaving, total);
+}
+
+/* Loads the rows of a state, those of a hub's members but those that hold. */
+INLINE void load_rows(known *k, int64_t s, int64_t hub, bool alone, int32_t *rows, int32_t *used)
+{
+    for (int64_t row = k->g->state_ptr[s]; row < k->g->state_ptr[s + 1]; row++) {
+        double leaving = 1.0 - k->play->gamma, total = 0.0;
+        if (!alone && holds(k, s, row))
+            continue;
+        add_row(k, hub, row, 1.0, used, &leaving, &total);
+        if (k->loops)
+            k->row_of[*rows] = (int32_t)row;
+        scale_row(k, (*rows)++, *used, leaving, total);
+    }
+}
+
+/* Loads the row by which a member leads to its hub, in no time. */
+static void load_way(known *k, int64_t hub, int32_t *rows, int32_t *used)
+{
+    k->target_of[*used] = (int32_t)k->place[hub];
+    k->weight[(*used)++] = 1.0;
+    k->base[*rows] = k->scale[*rows] = 0.0;
+    k->row_of[*rows] = NO_ROW;
+    k->entry[++*rows] = *used;
+}
+
 void load_part(known *k)
 {
-    const bool mixes = k->play->agent == FIXED_AGENT;
     int32_t rows = 0, used = 0;
     k->entry[0] = 0;
     for (int64_t i = 0; i < k->n; i++) {
-        const int64_t s = k->order[i], last = k->g->state_ptr[s + 1];
-        double leaving = 1.0 - k->play->gamma, total = 0.0;
+        const int64_t hub = k->order[i];
         k->first[i] = rows;
-        for (int64_t row = k->g->state_ptr[s]; row < last; row++) {
-            if (!mixes || k->play->weights[row] != 0.0)
-                add_row(k, s, row, mixes ? k->play->weights[row] : 1.0, &used, &leaving, &total);
-            if (mixes && row + 1 < last)
-                continue;
-            scale_row(k, rows++, used, leaving, total);
-            leaving = 1.0 - k->play->gamma;
-            total = 0.0;
-        }
+        if (k->play->agent == FIXED_AGENT)
+            load_mixed(k, hub, &rows, &used);
+        else if (hub_of(k, hub) != hub)
+            load_way(k, k->hub[hub], &rows, &used);
+        else if (!k->loops || k->mate[hub] == NO_STATE)
+            load_rows(k, hub, hub, true, &rows, &used);
+        else
+            for (int64_t s = hub; s != NO_STATE; s = k->mate[s])
+                load_rows(k, s, hub, false, &rows, &used);
     }
     k->first[k->n] = rows;
 }
@@ -162,6 +194,35 @@ void full_sweep(known *k, double offset)
         used = write_picked(k, at, offset, used); /* now, while the row is in the cache */
     }
     k->sweeps++;
+}
+
+bool write_chosen(known *k)
+{
+    int32_t used = 0;
+    k->indptr[0] = 0;
+    for (int64_t i = 0; i < k->n; i++) {
+        const int64_t row = k->chosen[i];
+        const int32_t begin = used;
+        double leaving = 0.0;
+        for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++) {
+            const int32_t j = k->g->successor[t];
+            const double mass = chance_of(k, row, t);
+            if (j == k->order[i] || !(mass > 0.0))
+                continue;
+            leaving += mass;
+            if (k->place[j] >= 0) {
+                k->indices[used] = (int32_t)k->place[j];
+                k->data[used++] = mass;
+            }
+        }
+        if (!(leaving > 0.0))
+            return false;
+        for (int32_t e = begin; e < used; e++)
+            k->data[e] /= leaving;
+        k->rhs[i] = 1.0 / leaving;
+        k->indptr[i + 1] = used;
+    }
+    return true;
 }
 
 /* In place of the root of a place that always leads to one other. */
