@@ -14,8 +14,9 @@
 #define LEFT 0.1
 /* How often in a row sweeps may leave more before BiCGSTAB takes over, from then on whenever they do. */
 #define PATIENCE 3
-/* Sweeps that count steps before BiCGSTAB takes over. */
+/* Sweeps that count steps before BiCGSTAB takes over; fewer where plays have to wait for their way out. */
 #define COUNTING 48
+#define WAITING 8
 #define MOST_FULL_SWEEPS 200
 /* Steps of BiCGSTAB; fewer where factors are cheap. */
 #define MOST_STEPS 300
@@ -186,13 +187,13 @@ bool approach(known *k, double tolerance, double offset)
     return good;
 }
 
-/* Counts the steps of the chain, which pays what `rhs` says for each. */
-static bool settle_steps(known *k, double *steps)
+/* Counts the steps of the chain, which pays what `rhs` says for each, at first by `most` sweeps. */
+static bool settle_steps(known *k, double *steps, int64_t most)
 {
     skip_ways(k);
-    int64_t used = relax(k, k->rhs, steps, COUNTING, 0.45);
+    int64_t used = relax(k, k->rhs, steps, most, 0.45);
     k->sweeps += used;
-    if (used < COUNTING)
+    if (used < most)
         return true;
     for (int tries = 0; tries < 4; tries++) {
         if (!accelerate(k, steps, 0.1) && is_narrow(k))
@@ -209,7 +210,7 @@ bool count_steps(known *k)
 {
     for (int64_t i = 0; i < k->n; i++)
         k->rhs[i] = k->scale[k->pick[i]];
-    const bool settled = settle_steps(k, k->steps);
+    const bool settled = settle_steps(k, k->steps, COUNTING);
     fill_ways(k, k->steps);
     level(k, k->steps);
     return settled;
@@ -219,7 +220,7 @@ bool count_own_steps(known *k)
 {
     if (!write_chosen(k))
         return false;
-    const bool settled = settle_steps(k, k->own_steps);
+    const bool settled = settle_steps(k, k->own_steps, WAITING);
     fill_ways(k, k->own_steps);
     return settled;
 }
