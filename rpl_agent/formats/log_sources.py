@@ -7,6 +7,7 @@ steps that occur in a log more than once: `evidence.repetition` with the context
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -132,6 +133,17 @@ def open_log(source: str | Path) -> Iterator[LogRows]:
     if path.suffix in (".csv", ".tsv", ".txt"):
         return _csv(path, "\t" if path.suffix == ".tsv" else ",")
     raise DataError(f"{path.name}: a log is a .csv, .tsv or .parquet file, or minari:NAME")
+
+
+def require_distinct(pieces: Sequence[str | Path]) -> None:
+    """Refuse a piece that is given twice, under whatever names: a short one has too little chance to show it."""
+    seen = set[Any]()
+    for piece in pieces:
+        status = os.stat(piece) if os.path.exists(piece) else None
+        own = str(piece) if status is None else (status.st_dev, status.st_ino)
+        if own in seen:
+            raise DataError(f"{piece} is given twice: its rows repeat, and are not more data; nothing was used")
+        seen.add(own)
 
 
 def length(source: str | Path) -> int:

@@ -36,7 +36,7 @@ from rpl_agent.core.evidence.records import impossible, locate
 from rpl_agent.core.model import ParametricMDP, Policy
 from rpl_agent.core.model.building.builder import whole_numbers
 from rpl_agent.core.model.states import VariableStates
-from rpl_agent.formats.log_sources import Coded, LogRows, RepeatedRows, length, open_log
+from rpl_agent.formats.log_sources import Coded, LogRows, RepeatedRows, length, open_log, require_distinct
 
 #: Number of forbidden rows listed in an error; the rest are counted.
 LISTED = 10
@@ -147,6 +147,7 @@ def log_steps(
 
 
 def _blocks(pieces: Sequence[str | Path], chain: _Chain) -> Iterator[LogRows]:
+    require_distinct(pieces)
     for piece in pieces:
         chain.restart()
         yield from open_log(piece)
@@ -186,7 +187,7 @@ class _Chain:
         before = np.append(self._last, led[:-1])
         broken = (before != _UNKNOWN) & (before != states) & (found >= 0)
         starts, self._last = broken | (before == _UNKNOWN), int(led[-1])
-        wrong = broken & ~self._is_start[np.maximum(states, 0)]
+        wrong = broken & ~self._are_starts(states)
         if self._marks_episodes(block):
             starts, self._episode = _changes(block.columns[EPISODE], self._episode)
             wrong = broken & ~starts
@@ -201,6 +202,11 @@ class _Chain:
             self._doubt(block, states, before, starts, reasons)
         return starts
 
+    def _are_starts(self, states: np.ndarray) -> np.ndarray:
+        """(n,) bool, where plays start; numbers that are no states are not."""
+        exist = (states >= 0) & (states < len(self._is_start))
+        return exist & self._is_start[np.where(exist, states, 0)]
+
     def _marks_episodes(self, block: LogRows) -> bool:
         return EPISODE in block.columns and not self._has_own
 
@@ -209,7 +215,7 @@ class _Chain:
     ) -> None:
         """Give a reason to rows that may begin an episode or go on with one."""
         if not self._marks_episodes(block):
-            for k in np.flatnonzero((before == states) & self._is_start[np.maximum(states, 0)]).tolist():
+            for k in np.flatnonzero((before == states) & self._are_starts(states)).tolist():
                 name = self._pmdp.state_name(int(states[k]))
                 reasons.setdefault(
                     k,
@@ -336,7 +342,7 @@ class _Decoder:
                 return np.array([int(v) for v in column], dtype=np.int64)
             except (TypeError, ValueError, OverflowError):
                 pass
-        return _each(column, _whole, lambda value: f"{name} = {value!r} is not a whole number", reasons)
+        return _each(column, _whole, lambda value: f"{name} = {value!r} is not a whole number of 64 bits", reasons)
 
     def _observed(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
         """(n,) the states that the environment shows as these numbers."""
@@ -406,7 +412,7 @@ def _each(
     for key, value in enumerate(distinct):
         place = value if is_plain else key
         try:
-            known[place] = convert(value)
+            known[place] = int(np.int64(convert(value)))
         except (TypeError, ValueError, OverflowError, KeyError):
             known[place] = _UNKNOWN
             bad.add(place)

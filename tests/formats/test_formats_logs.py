@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
 import sys
 import tracemalloc
 from pathlib import Path
@@ -18,7 +19,7 @@ from rpl_agent.core.evidence.marks import SPLIT_MARKS
 from rpl_agent.core.evidence.repetition import WindowCodes
 from rpl_agent.core.model import build
 from rpl_agent.formats import log_sources, logs, prism
-from rpl_agent.formats.logs import read_log, simulate_log
+from rpl_agent.formats.logs import log_steps, read_log, simulate_log
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 HEADER = "level,broken,shift,action,next_level,next_broken,next_shift\n"
@@ -166,6 +167,8 @@ def forbidden_rows() -> list[tuple[str, str]]:
         ("9,0,0,full,0,0,1", r"the model has no state \(level=9, broken=0, shift=0\)"),
         ("0,0,zero,full,0,0,1", "shift = 'zero' is not a whole number"),
         ("0,0,0.5,full,0,0,1", "shift = '0.5' is not a whole number"),
+        (f"0,0,{2**63},full,0,0,1", f"shift = '{2**63}' is not a whole number of 64 bits"),
+        ("0,0,0,1e300,0,0,1", "the model has no action '1e300'"),
         ("0,0,0,full,0,0", "6 fields, the header has 7"),
     ]
 
@@ -179,16 +182,26 @@ def test_forbidden_rows_fail_with_their_line(pmdp, tmp_path, row, reason):
     assert caught.match(f"log.csv:4: .*{reason}")
 
 
+@pytest.mark.parametrize("number", [-1, 10**3, 2**32, 2**63 - 1, 2**64])
+@pytest.mark.parametrize("column", ["state", "next_state"])
+def test_numbers_of_no_state_fail_with_their_line(pmdp, tmp_path, number, column):
+    row = {"state": 0, "action": "full", "next_state": 1} | {column: number}
+    path = tmp_path / "log.csv"
+    path.write_text("state,action,next_state\n0,full,1\n{state},{action},{next_state}\n".format(**row))
+    with pytest.raises(DataError, match=rf"log.csv:3: .*{number}"):
+        read_log(pmdp, path)
+
+
 def test_quarantine_keeps_every_forbidden_row(pmdp, tmp_path):
     path = tmp_path / "log.csv"
     rows = [row for row, _ in forbidden_rows()]
     path.write_text(HEADER + "false,false,0,full,true,false,1\n" + "\n".join(rows) + "\n")
-    with pytest.warns(RPLWarning, match="8 of 9 rows contradict the model and were written to"):
+    with pytest.warns(RPLWarning, match="10 of 11 rows contradict the model and were written to"):
         log = read_log(pmdp, path, quarantine=tmp_path / "bad.csv")
-    assert (log.counts.total, log.rows, log.quarantined) == (1, 9, 8)
+    assert (log.counts.total, log.rows, log.quarantined) == (1, 11, 10)
     with open(tmp_path / "bad.csv", newline="") as file:
         kept = list(csv.DictReader(file))
-    assert [line["place"] for line in kept] == [f"log.csv:{k}" for k in range(3, 11)]
+    assert [line["place"] for line in kept] == [f"log.csv:{k}" for k in range(3, 13)]
     assert kept[2]["reason"] == "the model has no action 'fly'"
     assert kept[2]["action"] == "fly"
 
@@ -438,11 +451,25 @@ def test_a_log_in_pieces_is_the_whole_log(pmdp, steps, tmp_path, cut):
     ]
 
 
-def test_a_piece_given_twice_is_noticed(pmdp, steps):
+def test_a_piece_given_twice_is_noticed(pmdp, steps, tmp_path):
     with pytest.raises(DataError, match="repeat"):
         read_log(pmdp, [steps[0], steps[0]])
+    shutil.copy(steps[0], tmp_path / "copy.csv")
+    with pytest.raises(DataError, match=r"usable row .* repeats row"):
+        read_log(pmdp, [steps[0], tmp_path / "copy.csv"])
     with pytest.raises(DataError, match="at least one file"):
         read_log(pmdp, [])
+
+
+@pytest.mark.parametrize("read", [read_log, log_steps])
+def test_a_short_piece_given_twice_is_noticed_under_any_name(pmdp, tmp_path, read):
+    """Few rows have too little chance to tell a copy from a coincidence, but a file is the same by any name."""
+    short, link = tmp_path / "short.csv", tmp_path / "link.csv"
+    short.write_text(HEADER + "0,0,0,full,0,0,1\n")
+    link.hardlink_to(short)
+    for again in (short, tmp_path / "." / "short.csv", link):
+        with pytest.raises(DataError, match=f"{re.escape(again.name)} is given twice"):
+            read(pmdp, [short, again])
 
 
 @pytest.mark.parametrize("column", [["3", "-1", "3", "x"], [3, -1, 3, "x"], [3, -1, 3, 0.5]])
