@@ -101,3 +101,17 @@ def test_what_rounding_explains_is_widened_before_a_bound_is_dropped(upward):
     found = proved._proved(wrong, upward)
     assert found is not None and found.check([upward]) == []
     assert abs((found.upper if upward else found.lower) - start) < 1e-9
+
+
+def test_rewards_near_the_largest_float_are_bounded():
+    """The power of two above them is infinite, but not the grid of multiples that it spans."""
+    rows = {0: {"a": {1: "p", 2: "1 - p"}, "b": {0: "1/2", 1: "1/4", 2: "1/4"}}}
+    most = 1.7e308
+    pmdp = build(
+        0,
+        lambda s: rows.get(s, {"stay": {s: 1}}),
+        domain={"p": (0.1, 0.9)},
+        rewards={"r": lambda s, a: most if s == 0 else 0.0},
+    )
+    found = certify(pmdp, Counts(pmdp), Objective.discounted("r", 1e-9))
+    assert found.lower <= most <= found.upper <= most * (1.0 + 1e-6)

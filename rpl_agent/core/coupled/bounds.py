@@ -95,7 +95,7 @@ def _on_grid(problem: Problem, expansion: ValueExpansion, bound: AffineBound, la
     """
     if not largest > 0.0:
         return None
-    step = GRID * 2.0 ** float(np.ceil(np.log2(largest)))
+    step = float(np.ldexp(GRID, int(np.ceil(np.log2(largest)))))  # the power alone may be infinite
     rounded = replace(bound, values=_multiples(bound.values, step), gradient=_multiples(bound.gradient, step))
     return _with_slack(problem, expansion, rounded, step, leave_rest=False, step=step)
 
