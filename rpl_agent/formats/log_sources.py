@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -197,26 +198,39 @@ def _csv_rows(reader: Any, width: int) -> tuple[list[list[str]], list[int], dict
 
 def _parquet_file(path: Path) -> Any:
     try:
-        from pyarrow import ArrowInvalid, parquet
+        from pyarrow import parquet
     except ImportError:
         raise DataError(f"{path.name}: reading Parquet needs the package pyarrow: pip install pyarrow") from None
-    try:
+    with _undamaged(path):
         file = parquet.ParquetFile(path)
+        if len(set(file.schema_arrow.names)) < len(file.schema_arrow.names):
+            raise DataError(f"{path.name} names a column twice")
         texts = [field.name for field in file.schema_arrow if str(field.type) in ("string", "large_string")]
         # as codes, which the file mostly has already; nested columns have other names
         return parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) if texts else file
-    except ArrowInvalid as error:
-        raise DataError(f"{path.name}: {error}") from None
+
+
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    """Name the file where pyarrow cannot read it."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path.name}: {str(error).strip()}") from None
 
 
 def _parquet(path: Path) -> Iterator[LogRows]:
-    first = 0
-    for batch in _parquet_file(path).iter_batches(batch_size=BLOCK):
-        columns = {}
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            columns[name] = _parquet_column(column)
-        yield LogRows(columns, batch.num_rows, partial(lambda first, k: f"{path.name} row {first + k + 1}", first))
-        first += batch.num_rows
+    first, file = 0, _parquet_file(path)
+    with _undamaged(path):
+        for batch in file.iter_batches(batch_size=BLOCK):
+            batch.validate(full=True)  # codes and texts, which nothing else checks
+            columns = {
+                name: _parquet_column(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            }
+            yield LogRows(columns, batch.num_rows, partial(lambda first, k: f"{path.name} row {first + k + 1}", first))
+            first += batch.num_rows
 
 
 #: texts as codes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import random
 import re
 import shutil
 import sys
@@ -116,6 +117,32 @@ def test_parquet(pmdp, steps, tmp_path):
     (tmp_path / "no.parquet").write_text("nothing")
     with pytest.raises(DataError, match=r"no.parquet: "):
         read_log(pmdp, tmp_path / "no.parquet")
+
+
+def test_damaged_parquet_files_are_named(pmdp, steps, tmp_path):
+    """A change of any byte, or a file that ends too early, is an error of this file, or goes unnoticed in its data."""
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import parquet
+
+    _, table = steps
+    columns = {"state": table[:, 0], "action": [pmdp.action_names[a] for a in table[:, 1]], "next_state": table[:, 2]}
+    path, draw, refused = tmp_path / "log.parquet", random.Random(1), 0
+    parquet.write_table(pyarrow.table(columns), path)
+    content = path.read_bytes()
+    for k in range(200):
+        damaged = bytearray(content if k % 7 else content[: draw.randrange(len(content))])
+        damaged[draw.randrange(len(damaged))] = draw.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            read_log(pmdp, path)
+        except DataError as error:
+            refused += 1
+            assert "log.parquet" in str(error)
+    assert refused > 50
+    names = ["state", "action", "next_state", "next_state"]
+    parquet.write_table(pyarrow.Table.from_arrays([*map(pyarrow.array, [*columns.values(), table[:, 0]])], names), path)
+    with pytest.raises(DataError, match=r"log.parquet names a column twice"):
+        read_log(pmdp, path)
 
 
 @pytest.mark.filterwarnings("ignore")
