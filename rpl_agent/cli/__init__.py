@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.given = {word.partition("=")[0] for word in words if word.startswith("--")}  # values never start with --
     name = f"rpl {arguments.command}"
     try:
+        options.require_other_outputs(arguments)
         status = int(arguments.run(arguments) or 0)
         sys.stdout.flush()  # a closed pipe is noticed here, not when Python ends
         return status

@@ -24,7 +24,7 @@ from rpl_agent.cli.common import (
     policy_of,
     run_of,
 )
-from rpl_agent.cli.parser import Options, count, output_file
+from rpl_agent.cli.parser import Options, Output, count, output_file
 from rpl_agent.cli.progress import Show, progress_bar
 from rpl_agent.core.errors import ModelError
 
@@ -168,7 +168,10 @@ def add_data(parser: Options) -> None:
         help="state that the length of the log was fixed before its data, for tighter bounds",
     )
     parser.add_argument(
-        "--quarantine", metavar="FILE", help="write rows that the model forbids to FILE, instead of failing"
+        "--quarantine",
+        type=Output,
+        metavar="FILE",
+        help="write rows that the model forbids to FILE, instead of failing",
     )
 
 

@@ -12,6 +12,7 @@ import difflib
 import inspect
 import json
 import math
+import os
 import re
 import sys
 import warnings
@@ -137,10 +138,14 @@ def between(low: float, high: float, *, closed: bool = False) -> Callable[[str],
     return lambda text: _number(text, lambda v: low <= v <= high if closed else low < v < high, wanted)
 
 
-def output_file(*endings: str) -> Callable[[str], str]:
+class Output(str):
+    """The name of a file that a command writes."""
+
+
+def output_file(*endings: str) -> Callable[[str], Output]:
     """A writable file, checked before minutes are spent on its contents."""
 
-    def convert(text: str) -> str:
+    def convert(text: str) -> Output:
         path = Path(text)
         try:
             if not text or path.is_dir():
@@ -153,9 +158,19 @@ def output_file(*endings: str) -> Callable[[str], str]:
             raise argparse.ArgumentTypeError(f"{_short(text)}: {error.strerror}") from None
         if len(path.name.encode()) > LONGEST_NAME:
             raise argparse.ArgumentTypeError(f"the name {_short(text)} is too long")
-        return text
+        return Output(text)
 
     return convert
+
+
+def require_other_outputs(arguments: argparse.Namespace) -> None:
+    """Refuse to write over a file that is read, or written by another option."""
+    values = [value if isinstance(value, list) else [value] for value in vars(arguments).values()]
+    texts = [text for value in values for text in value if isinstance(text, str)]
+    files = [text for text in texts if isinstance(text, Output) or os.path.isfile(text)]
+    for output in (text for text in files if isinstance(text, Output)):
+        if any(os.path.realpath(text) == os.path.realpath(output) for text in files if text is not output):
+            raise UsageError(f"{output} is a file that another option reads or writes: name another one")
 
 
 def regret_goal(text: str) -> str:

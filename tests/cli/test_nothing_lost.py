@@ -41,6 +41,46 @@ def test_a_quarantine_file_is_opened_by_the_first_forbidden_row(tmp_path):
     assert kept.read_text() == "earlier"
 
 
+FLIP = """mdp
+const double p;
+module flip
+ x : [0..2] init 0;
+ [go] x=0 -> p:(x'=1) + 1-p:(x'=2);
+ [stay] x>0 -> true;
+endmodule
+label "done" = x=1;
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["improve", "--baseline", "frequencies", "--policy-file", "log.csv"],
+        ["improve", "--baseline", "policy.csv", "--policy-file", "./policy.csv"],
+        ["improve", "--baseline", "frequencies", "--policy-file", "new.json", "--output", "new.json"],
+        ["export", "--policy-file", "link.csv"],
+        ["certify", "--quarantine", "flip.prism"],
+    ],
+)
+def test_commands_write_over_no_file_that_they_read(tmp_path, monkeypatch, capsys, words):
+    """The log, a policy, the model; nor do two options write one file."""
+    monkeypatch.chdir(tmp_path)
+    contents = {
+        "flip.prism": FLIP,
+        "log.csv": "x,action,next_x\n0,go,1\n0,go,2\n",
+        "policy.csv": "state,action,weight\n0,go,1\n1,stay,1\n2,stay,1\n",
+    }
+    for name, text in contents.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "link.csv").symlink_to("log.csv")
+    command, *options = words
+    model = ["--model", "flip.prism", "--property", 'Pmax=? [F "done"]', "--data", "log.csv"]
+    assert main([command, *model, *options]) == 2
+    assert "is a file that another option reads or writes: name another one" in capsys.readouterr().err
+    assert {name: (tmp_path / name).read_text() for name in contents} == contents
+    assert not (tmp_path / "new.json").exists()
+
+
 def test_a_folder_with_a_run_takes_no_other_one(tmp_path):
     env = gym.make("rpl/Betting-v0", n=3)
     agent = RPLAgent(seed=0).learn(env, budget=5, folder=tmp_path)
