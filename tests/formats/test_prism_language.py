@@ -275,6 +275,22 @@ def test_a_reward_until_a_target_that_may_be_missed_is_infinite_as_in_prism():
     assert Objective.total("steps", horizon=5).describe() == 'R{"steps"}max=? [ C<=5 ]'
 
 
+def test_both_players_of_intervals_may_miss_the_target():
+    """Where both maximise, nature stays at a row that it could leave, and the cost is infinite."""
+    text = """mdp module m x : [0..3] init 0;
+      [near] x=0 -> (x'=2);
+      [far] x=0 -> [0.1,0.9]:(x'=1) + [0.1,0.9]:(x'=2);
+      [wait] x=1 -> [0.2,1]:(x'=1) + [0,0.8]:(x'=2);
+      [back] x=2 -> [0.5,1]:(x'=3) + [0,0.5]:(x'=0);
+      [stay] x=3 -> true;
+    endmodule rewards "steps" true : 1; endrewards"""
+    for players in ("maxmax", "minmax"):
+        (found,) = prism.answer(prism.loads(text), f"R{players}=? [ F x=3 ]")
+        infinite = players == "maxmax"  # who minimises goes near and pays 2 steps until the end or the start again
+        assert (found.lower == found.upper == np.inf) if infinite else found.lower <= 4.0 <= found.upper
+        assert not found.problems
+
+
 def test_almost_sure_properties_are_decided_by_the_graph():
     assert prism.answer(prism.loads(WALK), 'P>=1 [ F "top" ]')[0].verdict == "no"
     sure = prism.loads(WALK.replace("  [stay] x<4 -> true;\n", ""))

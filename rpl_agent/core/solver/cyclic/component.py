@@ -196,8 +196,10 @@ def _missing_rows(local: Local, infinite: np.ndarray, exit_infinite: np.ndarray)
     """(n,) rows by which a maximising agent may miss the target: stay where it can forever, else move towards that."""
     rows = local.state_ptr[:-1].copy()
     starts, inside = local.row_ptr[:-1], np.concatenate([infinite, exit_infinite])
-    while True:  # the largest set in which each state has a row that cannot leave it
-        stays = np.logical_and.reduceat((local.hi <= 0.0) | inside[local.successor], starts)
+    # a nature that minimises must have no way out, and has to lead there
+    least, possible = (local.lo, local.hi) if local.maximise else (local.hi, local.lo)
+    while True:  # the largest set in which each state has a row that stays in it
+        stays = staying_rows(inside[local.successor], local.row_ptr, least, local.hi)
         held = infinite & np.logical_or.reduceat(stays, local.state_ptr[:-1]) & inside[: local.n]
         if (held == inside[: local.n]).all():
             break
@@ -205,7 +207,7 @@ def _missing_rows(local: Local, infinite: np.ndarray, exit_infinite: np.ndarray)
     good = np.flatnonzero(stays & held[local.row_state])
     rows[local.row_state[good]] = good
     while True:  # states with a row that leads there with positive probability
-        leads = np.logical_or.reduceat((local.lo > 0.0) & inside[local.successor], starts)
+        leads = np.logical_or.reduceat((possible > 0.0) & inside[local.successor], starts)
         new = np.flatnonzero(leads & ~inside[local.row_state] & infinite[local.row_state])
         if not len(new):
             return rows
