@@ -321,13 +321,14 @@ def _solve_multi(arguments: argparse.Namespace) -> int:
         found = known.front(query.pmdp, theta, query.goals, FRONT_POINTS)
         emit(arguments, facts | found.to_dict(), "front", found.listed("at these parameters:"))
         return 0
+    precision = arguments.precision or POINT_PRECISION
     if query.goals:
-        answer, certificate = None, known.best_within(query.pmdp, theta, query.goals[0].subject_to(*query.limits))
+        within = known.best_within(query.pmdp, theta, query.goals[0].subject_to(*query.limits), precision)
+        data = facts if math.isnan(within.lower) else facts | {"lower": within.lower, "upper": within.upper}
     else:
-        answer, certificate = known.achievable(query.pmdp, theta, query.limits)
-    data = facts | ({} if answer is None else {"answer": answer})
-    data |= {"lower": certificate.lower, "upper": certificate.upper, "keeps_limits": certificate.keeps_limits}
-    data["limits"] = "; ".join(claim.sentence for claim in certificate.limits)
+        within = known.achievable(query.pmdp, theta, query.limits, precision)
+        data = facts | {"answer": within.verdict}
+    data |= {"keeps_limits": within.keeps_limits, "limits": "; ".join(within.sentences)}
     emit(arguments, data, "within limits at the true parameters")
     return 0
 

@@ -96,7 +96,11 @@ def minimiser(c: np.ndarray, A: np.ndarray, b: np.ndarray) -> np.ndarray | None:
 
 
 def linear_program(
-    c: np.ndarray, A: tuple[np.ndarray, np.ndarray, np.ndarray], lower: np.ndarray, upper: np.ndarray
+    c: np.ndarray,
+    A: tuple[np.ndarray, np.ndarray, np.ndarray],
+    lower: np.ndarray,
+    upper: np.ndarray,
+    tolerance: float = 1e-7,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """(x (n,), multipliers of the rows (m,)) of min c·x over {x ≥ 0, lower ≤ A x ≤ upper}; None unless optimal."""
     import highspy
@@ -104,6 +108,8 @@ def linear_program(
     n = len(c)
     solver = new_solver(A, upper, np.zeros(n), np.full(n, np.inf), 60.0)
     solver.setOptionValue("presolve", "on")
+    for side in ("primal", "dual"):
+        solver.setOptionValue(f"{side}_feasibility_tolerance", tolerance)
     solver.changeColsCost(n, np.arange(n, dtype=np.int32), np.asarray(c, dtype=float))
     for row in np.flatnonzero(np.isfinite(lower)).tolist():
         solver.changeRowBounds(row, float(lower[row]), float(upper[row]))

@@ -86,6 +86,8 @@ def test_solve_answers_a_numerical_query(model, capsys):
     found = solved(model, capsys, PROPERTY)
     assert found["lower"] <= 0.7 <= found["upper"] + 1e-9 and found["upper"] - found["lower"] < 1e-4
     assert found["keeps_limits"]
+    narrow = solved(model, capsys, PROPERTY, "--precision", "1e-10")
+    assert narrow["lower"] <= 0.7 <= narrow["upper"] and narrow["upper"] - narrow["lower"] < 1e-10
 
 
 @pytest.mark.parametrize("least, said", [(0.69, "yes"), (0.71, "no")])

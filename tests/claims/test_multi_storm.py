@@ -11,6 +11,7 @@ from rpl_agent import Objective, curve
 from rpl_agent.cli import main
 from rpl_agent.core.evidence.sampling import uniform_counts
 from rpl_agent.formats import prism
+from tests.claims.test_multi_known import random_model
 
 stormpy = pytest.importorskip("stormpy", reason="the peer stormpy is not installed (extra 'peers')")
 
@@ -104,6 +105,23 @@ def test_the_fronts_coincide(source, goal, thresholds, tmp_path, capsys):
             assert ours(path, asked, capsys)["answer"] == said
             result, state = storm(path, asked)
             assert bool(result.forall_true()) is (said == "yes")
+
+
+@pytest.mark.parametrize("seed, states", [(11, 6), (12, 7), (13, 8), (14, 40), (15, 200)])
+def test_random_models_have_storms_values(seed, states, tmp_path, capsys):
+    path = tmp_path / "model.prism"
+    path.write_text(random_model(seed, states))
+    for limit in (0.15, 0.55):
+        for goal in ('Pmin=? [ F "t" ]', 'R{"r"}min=? [ C ]'):
+            text = f'multi({goal}, P>={limit} [ F "u" ])'
+            found, (result, state) = ours(path, text, capsys), storm(path, text)
+            if not found["keeps_limits"]:
+                assert "no policy keeps" in found["limits"] and not result.forall_true()
+                continue
+            value = result.get_value(state)
+            slack = STORM * max(1.0, abs(value))
+            assert found["lower"] - slack <= value <= found["upper"] + slack, (text, value)
+            assert found["upper"] - found["lower"] <= 1e-6 * max(1.0, found["upper"])
 
 
 def test_storm_and_we_agree_on_what_nobody_keeps(tmp_path, capsys):

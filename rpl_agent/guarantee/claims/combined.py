@@ -44,6 +44,13 @@ class WeightedSum:
     constant: float
     rounding: float  # error of the sum from the scaling of discounted rewards
 
+    def less(self, bound: float, weights: np.ndarray, thresholds: np.ndarray, sense: Sense) -> float:
+        """A bound on Σ weights_k (V_k − thresholds_k) from one on this total, rounded to where the sum is better."""
+        size = abs(bound) + float(np.abs(weights) @ np.abs(thresholds)) + abs(self.constant)
+        slack = self.rounding + (8.0 + len(weights)) * UNIT_ROUNDOFF * 2.0 * size
+        ends = (self.constant, -float(weights @ thresholds))
+        return bound + sum(ends) - (slack if sense is Sense.MIN else -slack)
+
 
 class CombinedModel:
     """The plays of a model with several objectives.
@@ -156,10 +163,15 @@ class CombinedModel:
         ModelError
             An infinite cost would make the sum better.
         """
-        reach = np.array([not task.criterion.pays for task in self.tasks])
-        turned = reach & (weights < 0.0)
-        ended, origin = self.ended(self._stops(weights, turned, sense, hull))
-        paid = self.rewards(ended, origin)
+        return self.total(weights, sense, *self.ended(self._stops(weights, self._turned(weights), sense, hull)))
+
+    def _turned(self, weights: np.ndarray) -> np.ndarray:
+        """(K,) the probabilities that count against the sum."""
+        return np.array([not task.criterion.pays for task in self.tasks]) & (weights < 0.0)
+
+    def total(self, weights: np.ndarray, sense: Sense, ended: ParametricMDP, origin: np.ndarray) -> WeightedSum:
+        """The weighted sum as a total of a model made by `ended`, whose other rows ``origin`` (R',) are."""
+        turned, paid = self._turned(weights), self.rewards(ended, origin)
         over = origin < 0
         over[ended.row_state == self.pmdp.num_states] = False  # the end itself pays nothing
         paid[turned] = np.where(over, 1.0 - paid[turned], 0.0)

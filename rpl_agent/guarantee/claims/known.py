@@ -1,21 +1,53 @@
-"""Several objectives at known parameters: PRISM's multi-objective questions, with the bounds of `limits` and `curves`.
+"""Several objectives at known parameters: PRISM's multi-objective questions.
 
 A model whose domain is one point needs no data, and nothing about it is left to chance.
 """
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
 from rpl_agent.core.coupled.region import NO, NOT_DECIDED, YES
+from rpl_agent.core.errors import ModelError, PrecisionWarning
 from rpl_agent.core.evidence.counts import Counts
-from rpl_agent.core.model import Domain, Limit, Objective, ParametricMDP
-from rpl_agent.guarantee.certificate import Certificate
+from rpl_agent.core.model import Domain, Limit, Objective, ParametricMDP, Sense
+from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.solver.check import is_converged
+from rpl_agent.core.solver.solve import DEFAULT_PRECISION
 from rpl_agent.guarantee.claims.curves import ObjectiveCurve, curve
-from rpl_agent.guarantee.claims.limits import certify
+from rpl_agent.guarantee.claims.mixtures import Mixture, MixtureSearch
+from rpl_agent.guarantee.claims.totals import PointTotals
+
+#: precision of single values, as a share of the precision that is asked
+SHARE = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class BestWithin:
+    """What strategies within limits achieve.
+
+    lower, upper : bounds on the best value among all strategies that keep the limits; NaN if none does, or if nothing
+        but the limits was asked
+    verdict : whether some strategy keeps all limits: yes, no or not decided
+    mixture : policies with their shares, which keep the limits if the verdict is yes; one is drawn before the first
+        step. They are policies of a model in which a play may be ended where it can stay without a cost
+    """
+
+    lower: float
+    upper: float
+    verdict: str
+    sentences: tuple[str, ...]
+    mixture: Mixture | None
+
+    @property
+    def keeps_limits(self) -> bool:
+        return self.verdict == YES
 
 
 def known_model(pmdp: ParametricMDP, theta: np.ndarray) -> ParametricMDP:
@@ -24,25 +56,90 @@ def known_model(pmdp: ParametricMDP, theta: np.ndarray) -> ParametricMDP:
     return replace(pmdp, domain=Domain.box(point))
 
 
-def best_within(pmdp: ParametricMDP, theta: np.ndarray, objective: Objective) -> Certificate:
-    """Bounds on the best value within the objective's limits, and a policy that keeps them."""
-    model = known_model(pmdp, theta)
-    return certify(model, Counts(model), objective)
+@one_blas_thread
+def best_within(
+    pmdp: ParametricMDP, theta: np.ndarray, objective: Objective, precision: float = DEFAULT_PRECISION
+) -> BestWithin:
+    """Bounds on the best value within the objective's limits; a warning if they are wider than the precision."""
+    goal, limits = objective.free, objective.limits
+    search = _search(pmdp, theta, limits, goal, precision)
+    mixture, impossible = search.kept()
+    if impossible and goal.criterion.pays:  # perhaps they can be kept at an infinite cost
+        alone = achievable(pmdp, theta, limits, precision)
+        worst = math.inf if goal.sense is Sense.MIN else -math.inf
+        return alone if alone.verdict == NO else replace(alone, lower=worst, upper=worst)
+    verdict, sentences = _said(search, limits, mixture, impossible)
+    if impossible:
+        return BestWithin(math.nan, math.nan, verdict, sentences, None)
+    attained, least = math.inf, -math.inf
+    if verdict == YES and mixture is not None:
+        mixture, least = search.best(mixture, precision)
+        attained, (_, sentences) = _upward(mixture.costs[-1]), _said(search, limits, mixture, False)
+    lower, upper = (least, attained) if goal.sense is Sense.MIN else (-attained, -least)
+    lower, upper = max(lower, goal.criterion.exact_range[0]), min(upper, goal.criterion.exact_range[1])
+    if not lower <= upper:
+        raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
+    if not is_converged(lower, upper, precision):
+        reason = "" if verdict == YES else ", because whether the limits can be kept at all is not decided"
+        _warn(f"the bracket [{lower:.9g}, {upper:.9g}] is sound but wider than the precision {precision:g}{reason}")
+    return BestWithin(lower + 0.0, upper + 0.0, verdict, sentences, mixture)
 
 
-def achievable(pmdp: ParametricMDP, theta: np.ndarray, limits: Sequence[Limit]) -> tuple[str, Certificate]:
-    """(whether one policy keeps all limits: yes, no or not decided; the best value of the first within the others)."""
-    first, *others = limits
-    found = best_within(pmdp, theta, first.objective.subject_to(*others))
-    within = found.keeps_limits if others else True
-    best, worst = (found.lower, found.upper) if first.upward else (found.upper, found.lower)
-    reached = worst <= first.threshold if first.upward else worst >= first.threshold
-    missed = best > first.threshold if first.upward else best < first.threshold
-    impossible = any(not claim.possible for claim in found.limits)
-    return YES if within and reached else NO if missed or impossible else NOT_DECIDED, found
+@one_blas_thread
+def achievable(
+    pmdp: ParametricMDP, theta: np.ndarray, limits: Sequence[Limit], precision: float = DEFAULT_PRECISION
+) -> BestWithin:
+    """Whether one strategy keeps all limits."""
+    search = _search(pmdp, theta, limits, None, precision)
+    mixture, impossible = search.kept()
+    verdict, sentences = _said(search, limits, mixture, impossible)
+    if verdict == NOT_DECIDED:
+        _warn(f"whether the limits can be kept is not decided at the precision {precision:g}: they are on the edge")
+    return BestWithin(math.nan, math.nan, verdict, sentences, mixture)
 
 
 def front(pmdp: ParametricMDP, theta: np.ndarray, objectives: Sequence[Objective], points: int) -> ObjectiveCurve:
     """The Pareto front of two objectives."""
     model = known_model(pmdp, theta)
     return curve(model, Counts(model), objectives, points=points)
+
+
+def _search(
+    pmdp: ParametricMDP, theta: np.ndarray, limits: Sequence[Limit], goal: Objective | None, precision: float
+) -> MixtureSearch:
+    asked = [limit.objective for limit in limits] + ([] if goal is None else [goal])
+    thresholds = np.array([limit.threshold if limit.upward else -limit.threshold for limit in limits])
+    return MixtureSearch(PointTotals(pmdp, theta, asked, SHARE * precision), thresholds)
+
+
+def _said(
+    search: MixtureSearch, limits: Sequence[Limit], mixture: Mixture | None, impossible: bool
+) -> tuple[str, tuple[str, ...]]:
+    """(the verdict, a sentence about every limit)."""
+    if impossible:
+        alone = [
+            f"no policy keeps {limit.describe()}: every one has {'at least' if limit.upward else 'at most'} "
+            f"{least if limit.upward else -least:.6g}"
+            for limit, least, threshold in zip(limits, search.least, search.thresholds.tolist())
+            if least > threshold
+        ]
+        return NO, tuple(alone or [f"no policy keeps {' and '.join(limit.describe() for limit in limits)}"])
+    if mixture is None:
+        return NOT_DECIDED, ("no policy was found for which all values have bounds",)
+    words = []
+    for limit, cost in zip(limits, mixture.costs):
+        text, most = limit.describe(), _upward(cost)
+        shown = f"at most {most:.6g}" if limit.upward else f"at least {-most + 0.0:.6g}"
+        kept = cost <= (limit.threshold if limit.upward else -limit.threshold)
+        words.append(f"the policy keeps {text}: {shown}" if kept else f"{text} is not decided: {shown} was found")
+    return YES if mixture.keeps(search.thresholds) else NOT_DECIDED, tuple(words)
+
+
+def _upward(number: Fraction | float) -> float:
+    """The least double that is not below."""
+    rounded = float(number)
+    return rounded if rounded >= number else math.nextafter(rounded, math.inf)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, PrecisionWarning, stacklevel=3)

@@ -344,13 +344,10 @@ class LimitSearch:
             found = bounded(total.pmdp, total.objective, self.found, self.config, self.reward_error)
         except ModelError:  # gains and costs without a certain end
             return nothing
-        ends = (total.constant, -float(weights[1:] @ self.thresholds))
         bound = found.lower if sign > 0 else found.upper
         if not math.isfinite(bound):
             return nothing
-        size = abs(bound) + float(np.abs(weights[1:]) @ np.abs(self.thresholds)) + abs(total.constant)
-        slack = total.rounding + (8.0 + len(weights)) * 2.0**-52 * size
-        return bound + sum(ends) - sign * slack
+        return total.less(bound, weights, np.concatenate([[0.0], self.thresholds]), self.sense)
 
     # ------------------------------------------------------------------ what is said
     def claim(self, limit: Limit, bounds: tuple[float, float], price: float = 0.0) -> LimitClaim:
