@@ -204,7 +204,16 @@ def test_a_missing_file_is_a_clear_error(tmp_path):
         ('Pmax=? [ G !F "top" ]', r"needs its own brackets, \(F …\)", 13),
         ('Pmax=? [ "top" U "top" U "top" ]', r"put brackets around one of the two .* \(a U b\) U c", 24),
         ("A [ F x=1 ]", "the operator A is not supported", 1),
-        ("E [ F x=1 ]", "the operator E is not supported", 1),
+        ("E [ F x=1 ]", "the operator E is not supported: .* is Pmax>0", 1),
+        ("filter(forall, E [ F x=1 ])", "the operator E is not supported", 18),
+        ("filter(exists, A [ G x=1 ], x=0)", "the operator A is not supported: .* is P<=0", 18),
+        ("Pmax=? [ F x=1 ] + 1", "arithmetic and logic over properties", 18),
+        ("1 - Pmax=? [ F x=1 ]", "Pmin=.* G !a", 1),
+        ("!(Pmax>=0.5 [ F x=1 ])", "arithmetic and logic over properties", 1),
+        ('"one" + 1', "arithmetic and logic over properties", 7),
+        ("const int k = 1; Pmax=? [ F<=k x=1 ]", "unexpected 'const'", 1),
+        ('"nobody"', 'no property that can be read is called "nobody"; a label .* filter', 1),
+        ("multi(Pmax=? [ F x=1 ], P<=0.1 [ F x=0 ])", "give all of it as --property .* to rpl solve", 1),
     ],
 )
 def test_properties_that_are_not_supported(text, reason, column):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from rpl_agent.cli import main
 from rpl_agent.core.errors import RPLWarning
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.language.parser import statements
@@ -112,6 +115,17 @@ def test_a_property_that_cannot_be_read_does_not_hide_the_others(tmp_path):
     with pytest.raises(prism.PrismError, match="unexpected '&'") as caught:
         model.query(model.properties[1])
     assert (caught.value.line, caught.value.column, caught.value.source) == (6, 9, "chain.props")
+
+
+def test_a_name_in_quotes_stands_for_its_property(tmp_path, capsys):
+    model = load(tmp_path, 'P=? [ X "deadlock" ];' + FILE.replace("P=? [ F & ]", ""), constants={"k": 3})
+    assert prism.answer(model, '"first"')[0].upper == prism.answer(model, ' "first"; ')[0].upper == pytest.approx(0.125)
+    with pytest.raises(prism.PrismError, match=r'called "second" \(known: first\); a label is asked by filter'):
+        model.query('"second"')
+    (met,) = prism.answer(model, 'filter(state, "high", "init")')
+    assert met.verdict == "no"
+    asked = ["solve", str(tmp_path / "chain.prism"), "--const", "k=3", "--property", '"first"', "--json"]
+    assert main(asked) == 0 and json.loads(capsys.readouterr().out)["upper"] == pytest.approx(0.125)
 
 
 def test_a_first_property_that_cannot_be_read_is_not_skipped(tmp_path):

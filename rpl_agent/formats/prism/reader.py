@@ -12,6 +12,7 @@ are added to the domain; a model with polynomials of higher degree that can leav
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 #: for ``only_for`` of `load`: the first property of the file beside the model, whichever it is
 FIRST = "<first property>"
+_QUOTED = re.compile(r'\s*"(?P<name>\w+)"\s*;?\s*')
 
 
 @dataclass
@@ -96,7 +98,7 @@ class PrismModel:
         return UncertainMDP.from_intervals(self.pmdp, *self.bounds.at(theta))
 
     def query(self, text: str | ast.Property | PrismError | None = None, theta: np.ndarray | None = None) -> Query:
-        """Translate a property: its text, or one of ``properties`` (by default the first of these).
+        """Translate a property: its text, its name in quotes, or one of ``properties`` (by default the first of these).
 
         ``theta`` gives values to rewards that contain parameters.
         """
@@ -104,6 +106,8 @@ class PrismModel:
             if not self.properties:
                 raise PrismError("no property given, and no .props file beside the model", NOWHERE, self.source)
             text = self.properties[0]
+        if isinstance(text, str) and (alone := _QUOTED.fullmatch(text)):
+            text = self._named(alone["name"])
         if isinstance(text, PrismError):
             raise text
         found, shown = ([text], "") if isinstance(text, ast.Property) else (parse_properties(text), text)
@@ -124,6 +128,15 @@ class PrismModel:
         except ModelError as error:
             raise PrismError(str(error), NOWHERE, "<property>", shown) from None
         return query
+
+    def _named(self, name: str) -> ast.Property:
+        """The property of the properties file with a name."""
+        named = {found.name: found for found in self.properties if isinstance(found, ast.Property) and found.name}
+        if name not in named:
+            known = f" (known: {listed(named)})" if named else ""
+            reason = f'no property that can be read is called "{name}"{known}'
+            raise PrismError(f'{reason}; a label is asked by filter(state, "{name}", "init")', NOWHERE, "<property>")
+        return named[name]
 
     def objective(self, text: str | None = None) -> tuple[ParametricMDP, Objective]:
         """The model and the objective of a property, for learning; by default the first of the properties file.

@@ -80,11 +80,16 @@ UNSUPPORTED = {
     "endobservables": "observables are not supported",
     "rate": "constants of type rate are not supported",
     "prob": "constants of type prob are not supported: write double",
-    "multi": "multi-objective properties are not supported",
+    "multi": "a multi-objective property is not one of these: give all of it as --property 'multi(…)' to rpl solve, "
+    "rpl certify or rpl train",
 }
 
-# Property operators that are names everywhere else.
-UNSUPPORTED_OPERATORS = ("A", "E", "LTL")
+# Property operators that are names everywhere else, with what to write instead.
+UNSUPPORTED_OPERATORS = {
+    "A": "the operator A is not supported: A [ G a ] is P<=0 [ F !a ]",
+    "E": "the operator E is not supported: E [ F a ] is Pmax>0 [ F a ] (in a dtmc P>0)",
+    "LTL": "the operator LTL is not supported",
+}
 
 # Names of tokens in error messages; tokens with a fixed spelling use it.
 TOKEN_NAMES = {

@@ -143,6 +143,16 @@ def _parse(start: str, text: str, source: str) -> Any:
 
 #: Operators for the number of a property; only the one in front of it is supported.
 _OPERATOR = re.compile(r"[PR](max|min)*")
+#: a property within a text that begins with something else
+_PROPERTY = re.compile(r"(?<!\w)([PR](max|min)*(\s*\{[^}]*\})?\s*(max|min)*\s*(=\s*\?|[<>])|[AE]\s*\[)")
+#: operators between properties
+_BETWEEN = set("+ - * / ^ = != < <= > >= & | => <=> ?".split())
+#: tokens that begin an expression, and a text that is only the name of a property
+_TERMS, _NAME_ALONE = ("NUMBER", "LEFT_PAREN", "NOT", "MINUS", "MIN", "MAX"), re.compile(r'\s*"\w+"\s*')
+OVER_ANSWERS = (
+    "arithmetic and logic over properties are not supported: answer each of them by itself and combine the bounds "
+    "(1 - Pmax=? [ F a ] is Pmin=? [ G !a ])"
+)
 
 
 def _unsupported(error: UnexpectedToken, start: str, text: str) -> str:
@@ -164,14 +174,20 @@ def _unsupported(error: UnexpectedToken, start: str, text: str) -> str:
         return "conditional probabilities, P=? [ a || b ], are not supported: divide P=? [ a & b ] by P=? [ b ]"
     if token == "<" and not before.strip():
         return "coalitions of players, <<…>>, are not supported"
-    return ""
+    operator = re.search(r"(?<!\w)(A|E|LTL)\s*$", before) if token == "[" else None
+    if operator is not None:
+        return UNSUPPORTED_OPERATORS[operator[1]]
+    begins = not before.strip() and error.token.type in _TERMS
+    joins = token in _BETWEEN and before.rstrip().endswith(("]", ")", '"'))
+    is_about_properties = _PROPERTY.search(text) or _NAME_ALONE.fullmatch(before)
+    return OVER_ANSWERS if (begins or joins) and is_about_properties else ""
 
 
 def _unexpected(error: UnexpectedToken) -> str:
     token = error.token
     accepted = error.accepts or error.expected
     if token in UNSUPPORTED_OPERATORS:
-        return f"'{token}': the operator {token} is not supported"
+        return UNSUPPORTED_OPERATORS[str(token)]
     if token.type in ("X", "F", "G") and "LEFT_PAREN" in accepted:
         return f"unexpected '{token}': a path operator within a formula needs its own brackets, ({token} …)"
     if token.type in ("U", "W", "R") and "RIGHT_BRACKET" in accepted:
