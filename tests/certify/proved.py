@@ -18,6 +18,7 @@ from rpl_agent.guarantee.claims.limits import certify
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.proof import prove
 from rpl_agent.guarantee.shown import true_value
+from tests.reference.worlds import with_heights
 from tests.small_worlds import SIZES
 
 #: By day all of them at their small sizes.
@@ -54,10 +55,10 @@ def model(start="s0", *, arrivals: bool = False):
     def paid(state: str, action: str, successor: str) -> float:
         return 1.5 * (successor == "s1") + 0.1 * (state == "s1")
 
-    return build(
+    return with_heights(build(
         start, actions, domain={"p": (0.05, 0.95), "q": (0.05, 0.95)}, rewards={"steps": paid if arrivals else steps},
         labels={"goal": lambda s: s == "goal", "over": lambda s: s in ("goal", "lost")},
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 OBJECTIVES = {
@@ -71,7 +72,7 @@ OBJECTIVES = {
     "discounted": Objective.discounted("steps", 0.9),
     "discounted min": Objective.discounted("steps", 0.9, sense=Sense.MIN),
     "steps": Objective.reward("steps", target="over", horizon=5),
-    "instant": Objective.instant("steps", 4),
+    "instant": Objective.instant("height", 4),
 }
 
 

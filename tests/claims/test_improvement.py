@@ -30,6 +30,7 @@ from rpl_agent.guarantee.shown import true_value
 from rpl_agent.guarantee.verify import verify_improvement
 from tests.coupled.test_coupled import CENTER, cases, prepared
 from tests.reference.coupled import box_points, exact_value, objectives
+from tests.reference.worlds import with_heights
 from tests.small_worlds import make_worlds_small
 
 GAIN = Objective.discounted("gain", 0.99, target="end")
@@ -290,7 +291,7 @@ def test_returns_of_a_log_say_nothing_of_the_reward_of_an_instant(grid, tmp_path
     pmdp, theta, _, baseline = grid
     simulate_log(tmp_path / "log.csv", pmdp, theta, episodes=5, max_steps=9, policy=baseline)
     with pytest.raises(DataError, match="the reward of an instant"):
-        log_returns(pmdp, tmp_path / "log.csv", Objective.instant("gain", 4), bounds=(-1.0, 0.0))
+        log_returns(with_heights(pmdp), tmp_path / "log.csv", Objective.instant("height", 4), bounds=(0.0, 3.0))
 
 
 def test_a_cut_episode_counts_with_all_that_it_may_still_earn(tmp_path):

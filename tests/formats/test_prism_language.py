@@ -16,7 +16,7 @@ from rpl_agent.core.errors import ModelError, RPLWarning
 from rpl_agent.core.model import Kind, Nature, Objective, Sense
 from rpl_agent.core.model.objectives.objective import Unreached
 from rpl_agent.core.schema import jsonable, read
-from rpl_agent.core.solver import solve
+from rpl_agent.core.solver import solve, solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.answers import answer
 from rpl_agent.formats.prism.explore import explorer
@@ -273,6 +273,17 @@ def test_a_reward_until_a_target_that_may_be_missed_is_infinite_as_in_prism():
     assert read(jsonable(objective), Objective, "an objective") == objective
     assert Objective.total("steps", target="top").describe() == 'R{"steps"}max=? [ Fc "top" ]'
     assert Objective.total("steps", horizon=5).describe() == 'R{"steps"}max=? [ C<=5 ]'
+
+
+def test_transitions_pay_nothing_at_an_instant():
+    """As in PRISM; who builds a model with rewards of actions is told, and not answered with 0."""
+    paid = WALK.replace("x<4 : 1", "[go] x<4 : 1")
+    with pytest.warns(RPLWarning, match='no state has a reward "steps"'):
+        assert value(paid, "Rmax=? [ I=1 ]") == (0.0, 0.0)
+    assert value(WALK, "Rmax=? [ I=1 ]")[0] == pytest.approx(1.0)
+    pmdp = prism.loads(paid).pmdp
+    with pytest.raises(ModelError, match="'steps' is paid for actions, and no state has one"):
+        solve_at(pmdp, np.zeros(0), Objective.instant("steps", 1))
 
 
 def test_both_players_of_intervals_may_miss_the_target():

@@ -25,6 +25,7 @@ from rpl_agent.guarantee.likelihood.joint_set import fits
 from rpl_agent.guarantee.likelihood.region import likelihood_region
 from rpl_agent.guarantee.proof.content import data_content
 from tests.reference.proofs import checked_model
+from tests.reference.worlds import with_heights
 
 pytestmark = pytest.mark.short_runs
 
@@ -52,10 +53,10 @@ def _two():
         2: {"a": {0: "0.9*q", 3: "1 - 0.9*q"}, "b": {1: "p", 4: "1 - p"}},
         3: {"a": {3: "1"}}, 4: {"a": {4: "1"}},
     }  # fmt: skip
-    return build(
+    return with_heights(build(
         0, lambda s: rows[s], domain=["p", "q"], name="two", labels={"won": lambda s: s == 3, "over": lambda s: s > 2},
         rewards={"r": lambda s, a: 1.0 if s < 3 else 0.0},
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _three():
@@ -68,10 +69,10 @@ def _three():
         3: {"a": {3: "1"}}, 4: {"a": {4: "1"}},
     }  # fmt: skip
     domain = Domain(("x", "y", "z"), np.zeros(3), np.ones(3), np.ones((1, 3)), np.ones(1))
-    return build(
+    return with_heights(build(
         0, lambda s: rows[s], domain=domain, name="three", labels={"won": lambda s: s == 3, "over": lambda s: s > 2},
         rewards={"r": lambda s, a: 1.0 if s < 3 else 0.0},
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 OBJECTIVES = {
@@ -80,7 +81,7 @@ OBJECTIVES = {
     "reward": Objective.reward("r", target="over"), "discounted": Objective.discounted("r", 0.9),
     "discounted cost": Objective.discounted("r", 0.8, sense=Sense.MIN),
     "steps": Objective.cost("r", target=None, horizon=7),
-    "instant": Objective.instant("r", 4),
+    "instant": Objective.instant("height", 4),
 }  # fmt: skip
 MODELS = {"two": (_two, np.array([0.6, 0.7])), "three": (_three, np.array([0.4, 0.3, 0.2]))}
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction as F
 
-from rpl_agent.core.model import ParametricMDP, Polynomial, build
+import numpy as np
+
+from rpl_agent.core.model import ParametricMDP, Polynomial, Reward, build
 
 P = Polynomial.parameter
 
@@ -30,6 +33,12 @@ def weighted(weights: list[Polynomial], values: list[F]) -> Polynomial:
 
 def add(row: dict, successor: tuple, chance: Polynomial | int) -> None:
     row[successor] = row.get(successor, Polynomial.constant(0)) + chance
+
+
+def with_heights(pmdp: ParametricMDP) -> ParametricMDP:
+    """The model with a reward "height" of states, which only files can write; `build` pays for actions."""
+    heights = np.where(pmdp.is_silent, 0.0, np.arange(pmdp.num_states) % 3 + 0.5)
+    return replace(pmdp, rewards={**pmdp.rewards, "height": Reward(heights, np.zeros(pmdp.num_rows))})
 
 
 def aircraft(X: int, Y: int, domain) -> ParametricMDP:

@@ -171,7 +171,7 @@ class Objective:
 
     @classmethod
     def instant(cls, name: str, steps: int, *, sense: Sense = Sense.MAX) -> Objective:
-        """The reward of the state after exactly this many steps."""
+        """The reward of the state after exactly this many steps; what actions pay, as in `build`, is not counted."""
         return cls(Kind.INSTANT, sense, None, reward_name=name, horizon=steps)
 
     @cached_property
@@ -268,6 +268,12 @@ class Objective:
         if self.kind is Kind.REWARD:
             return self._reward_task(pmdp, timed, target)
         given = pmdp.rewards[self.reward_name]
+        if not np.any(given.state) and np.any(given.row):
+            raise ModelError(
+                f"reward {self.reward_name!r} is paid for actions, and no state has one: a reward after exactly "
+                f"{self.horizon} steps is that of the state there. Ask for the steps up to there "
+                "(Objective.total(…, horizon=N)), or write a reward of states in a PRISM or DRN file"
+            )
         final = np.array(given.state, dtype=np.float64)
         error = RewardError.of(final, given.state_error)
         return Task(timed, target, avoid, np.zeros(pmdp.num_rows), final, reward_error=error)

@@ -5,14 +5,15 @@ State formulas become masks and labels, path formulas become automata, and both 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from rpl_agent.core.errors import listed
-from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Sense, Unreached
+from rpl_agent.core.errors import RPLWarning, listed
+from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Reward, Sense, Unreached
 from rpl_agent.core.model.building.validation import expression_range
 from rpl_agent.core.solver.graph import ANY_ROW, model_graph, moves
 from rpl_agent.formats.prism.explore.code import column_of
@@ -322,7 +323,7 @@ def _reward(
     horizon = None if path.bound is None else _steps(path.bound, path.strict, program)
     if path.kind == "I":
         assert horizon is not None
-        return Objective.instant(name, horizon, sense=sense), pmdp
+        return Objective.instant(name, horizon, sense=sense), _without_actions(pmdp, name)
     if path.kind == "C":
         if horizon is None:
             return Objective.total(name, sense=sense), pmdp
@@ -336,6 +337,15 @@ def _reward(
     missed = sense is Sense.MAX and _can_be_missed(pmdp, pmdp.labels[target])
     unreached = Unreached.INFINITE if missed else None
     return Objective(Kind.REWARD, sense, target, reward_name=name, unreached=unreached), pmdp
+
+
+def _without_actions(pmdp: ParametricMDP, name: str) -> ParametricMDP:
+    """The model in which only states pay a reward: in PRISM, those of transitions do not count at an instant."""
+    given = pmdp.rewards[name]
+    if np.any(given.row) and not np.any(given.state):
+        warnings.warn(f'no state has a reward "{name}", only transitions do: at an instant it is 0', RPLWarning, 2)
+    states = Reward(given.state, np.zeros(pmdp.num_rows), given.state_error)
+    return replace(pmdp, rewards={**pmdp.rewards, name: states})
 
 
 def _can_be_missed(pmdp: ParametricMDP, target: np.ndarray) -> bool:
