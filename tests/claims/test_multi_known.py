@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
@@ -10,8 +11,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy
 
 from rpl_agent.core.errors import ModelError, PrecisionWarning
+from rpl_agent.core.model import Limit, Policy, Sense
+from rpl_agent.core.solver import solve_at
 from rpl_agent.formats import prism
 from rpl_agent.formats.multi import multi_query
 from rpl_agent.guarantee.claims import known
@@ -58,6 +62,7 @@ def within(text, *, source=CHOICE, precision=1e-6):
         ('multi(R{"effort"}min=? [ F "end" ], R{"fee"}<=0.75 [ C ])', 1.5),  # a quarter of the plays may quit
         ('multi(R{"effort"}min=? [ C ], P>=1 [ F "end" ])', 0.0),
         ('multi(R{"fee"}max=? [ C ], P>=0.1 [ F "won" ])', 2.4),
+        ('multi(Pmax=? [ F "won" ], R{"effort"}<=2 [ C ], P<=0 [ F "out" ])', 0.5),  # all who try: just these limits
         ('multi(R{"effort"}min=? [ F "end" ], P<=0.125 [ F "lost" ], P<=0.9 [ F "out" ])', 0.2),
     ],
 )
@@ -154,3 +159,35 @@ def test_a_mixture_has_the_values_that_are_said():
     shares = [share for share, _ in found.mixture.shares]
     assert sum(shares) == 1 and len(shares) == 2 and found.mixture.costs[0] <= 0.125
     assert -found.mixture.costs[1] >= found.lower
+
+
+def best_mixture(pmdp, objectives, drawn):
+    """(a limit that two drawn policies keep on average, the best value of a mixture within it)."""
+    rules = itertools.product(*(range(*pmdp.state_ptr[s : s + 2]) for s in range(pmdp.num_states)))
+    values = []
+    for rule in rules:
+        policy = Policy.deterministic(np.array(rule))
+        values.append([solve_at(pmdp, np.zeros(0), one, policy=policy, precision=1e-12).middle for one in objectives])
+    finite = np.array([pair for pair in values if np.isfinite(pair).all()])
+    limit = float(finite[drawn.sample(range(len(finite)), 2), 1].mean())
+    signs = np.array([1.0 if one.sense is Sense.MIN else -1.0 for one in objectives])
+    costs = finite * signs
+    found = scipy.optimize.linprog(
+        costs[:, 0], A_ub=costs[:, 1:].T, b_ub=[signs[1] * limit], A_eq=np.ones((1, len(costs))), b_eq=[1.0]
+    )
+    return limit, signs[0] * found.fun
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_deterministic_policy_is_a_point_of_the_answer(seed):
+    """The best mixture of all of them, by enumeration, where limits are on edges of what they reach."""
+    model, drawn = prism.loads(random_model(seed, 6)), random.Random(seed)
+    for goal, other in [('Pmin=? [ F "t" ]', 'Pmax=? [ F "u" ]'), ('Pmax=? [ F "t" ]', 'R{"r"}min=? [ C ]')]:
+        pmdp, first = model.objective(goal)
+        limited = model.objective(other)[1]
+        limit, value = best_mixture(pmdp, (first, limited), drawn)
+        found = known.best_within(pmdp, np.zeros(0), first.subject_to(Limit(limited, limit)), 1e-6)
+        if found.verdict == "not decided at this precision":  # the limit is the edge of what can be kept
+            continue
+        assert found.lower - 1e-7 <= value <= found.upper + 1e-7, (seed, goal, limit)
+        assert found.upper - found.lower <= 1e-6, (seed, goal, limit)

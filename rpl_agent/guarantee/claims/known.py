@@ -127,11 +127,11 @@ def _said(
     if mixture is None:
         return NOT_DECIDED, ("no policy was found for which all values have bounds",)
     words = []
-    for limit, cost in zip(limits, mixture.costs):
+    for limit, cost, threshold in zip(limits, mixture.costs, search.thresholds.tolist()):
         text, most = limit.describe(), _upward(cost)
         shown = f"at most {most:.6g}" if limit.upward else f"at least {-most + 0.0:.6g}"
-        kept = cost <= (limit.threshold if limit.upward else -limit.threshold)
-        words.append(f"the policy keeps {text}: {shown}" if kept else f"{text} is not decided: {shown} was found")
+        kept = f"the policy keeps {text}: {shown}"
+        words.append(kept if cost <= threshold else f"{text} is not decided: bounds miss it by {most - threshold:.1g}")
     return YES if mixture.keeps(search.thresholds) else NOT_DECIDED, tuple(words)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import scipy
@@ -27,8 +28,8 @@ from rpl_agent.guarantee.claims.totals import PointTotals
 ROUNDS = 300
 #: shares below this are rounding errors of the linear program, whose own tolerance comes second
 NOISE, TOLERANCE = 1e-13, 1e-10
-#: how far thresholds are moved inward until rounding breaks no limit, relative to them
-ROOM = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)
+#: how often broken thresholds are moved inward: by twice what is missing and, relative to them, by growing amounts
+MOVES, LEAST, GROWTH = 6, 1e-14, 32.0
 #: stands for an infinite gain in the linear program; less than that is attained, too
 LARGE = 1e9
 
@@ -90,31 +91,45 @@ class MixtureSearch:
             impossible |= bound > 0.0
         if impossible:
             return None, True
-        sizes = np.maximum(1.0, np.abs(self.thresholds))
+        moved, moves, mixture = self.thresholds.copy(), 0, None
         for _ in range(ROUNDS):
-            found = self._least_excess(sizes)
+            found = self._least_excess(moved)
             if found is None:
-                return None, False
+                break
             mixture, prices = found
             if mixture.keeps(self.thresholds):
                 return mixture, False
             bound, joined = self._asked(prices)
             if bound > 0.0:
                 return None, True
-            if not joined:
-                return mixture, False
-        return None, False
+            if not joined and moves == MOVES:
+                break
+            if not joined:  # perhaps only for rounding
+                moved -= self._inward(mixture, moves)
+                moves += 1
+        return mixture, False
 
-    def _least_excess(self, sizes: np.ndarray) -> tuple[Mixture, np.ndarray] | None:
-        """(the mixture with the least excess over limits, relative to ``sizes``; prices (K,) of the limits)."""
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        """(K,) or (K − 1,) what differences from thresholds are relative to."""
+        return np.maximum(1.0, np.abs(self.thresholds))
+
+    def _inward(self, mixture: Mixture, moves: int) -> np.ndarray:
+        """By how much thresholds have to move until rounding breaks no limit that this mixture breaks."""
+        limits = zip(mixture.costs, self.thresholds.tolist())
+        over = np.array([float(cost - Fraction(most)) if cost > most else 0.0 for cost, most in limits])
+        return np.where(over > 0.0, 2.0 * over + LEAST * GROWTH**moves * self._sizes, 0.0)
+
+    def _least_excess(self, thresholds: np.ndarray) -> tuple[Mixture, np.ndarray] | None:
+        """(the mixture with the least excess over thresholds, relative to their size; prices (K,) of the limits)."""
         if not self.policies:
             return None
-        limits = len(self.thresholds)
+        limits, sizes = len(thresholds), self._sizes
         table = np.maximum(np.array(self.costs), -LARGE).T[:limits]
         excess = np.stack([-sizes, sizes], axis=1)
         A = np.block([[table, excess], [np.ones((1, table.shape[1])), np.zeros((1, 2))]])
         cost = np.concatenate([np.zeros(table.shape[1]), [1.0, -1.0 + 1e-12]])
-        found = _program(cost, A, np.append(self.thresholds, 1.0))
+        found = _program(cost, A, np.append(thresholds, 1.0))
         if found is None:
             return None
         x, duals = found
@@ -133,10 +148,10 @@ class MixtureSearch:
         if unlimited is not None:
             return unlimited, -math.inf
         for _ in range(ROUNDS):
-            found = self._program_within(0.0)
+            found = self._program_within(self.thresholds)
             if found is None:
                 break
-            best = min(best, *self._within_limits(), key=lambda one: one.costs[-1])
+            best = min([best, *self._within_limits()], key=lambda one: one.costs[-1])
             bound, joined = self._asked(np.append(found[1], 1.0))
             least = max(least, bound)
             off = float(best.costs[-1]) - least
@@ -147,25 +162,30 @@ class MixtureSearch:
     def _with_infinite_gain(self) -> Mixture | None:
         """A mixture within the limits that gains infinitely much."""
         gains = np.array([costs[-1] == -np.inf for costs in self.costs])
-        found = self._program_within(0.0, -gains.astype(float)) if gains.any() else None
+        found = self._program_within(self.thresholds, -gains.astype(float)) if gains.any() else None
         if found is None:
             return None
         mixture = self._mixture(found[0])
         return mixture if mixture.costs[-1] == -math.inf and mixture.keeps(self.thresholds) else None
 
     def _within_limits(self) -> list[Mixture]:
-        """The mixture of the program with the least room for rounding by which it keeps the limits."""
-        for room in ROOM:
-            found = self._program_within(room)
-            mixture = None if found is None else self._mixture(found[0])
-            if mixture is not None and mixture.keeps(self.thresholds):
+        """The program's mixture that keeps the limits, after thresholds were moved as far as rounding demands."""
+        moved = self.thresholds.copy()
+        for moves in range(MOVES):
+            found = self._program_within(moved)
+            if found is None:
+                break
+            mixture = self._mixture(found[0])
+            if mixture.keeps(self.thresholds):
                 return [mixture]
+            moved -= self._inward(mixture, moves)
         return []
 
-    def _program_within(self, room: float, cost: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
+    def _program_within(
+        self, limits: np.ndarray, cost: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
         """(shares (n,), prices (K − 1,)) of the best mixture; ``cost`` (n,) is that of the goal unless given."""
         table = np.maximum(np.array(self.costs), -LARGE).T
-        limits = self.thresholds - room * np.maximum(1.0, np.abs(self.thresholds))
         A = np.vstack([table[:-1], np.ones((1, table.shape[1]))])
         found = _program(table[-1] if cost is None else cost, A, np.append(limits, 1.0))
         return None if found is None else (found[0], np.maximum(-found[1][:-1], 0.0))
