@@ -191,3 +191,36 @@ def test_every_deterministic_policy_is_a_point_of_the_answer(seed):
             continue
         assert found.lower - 1e-7 <= value <= found.upper + 1e-7, (seed, goal, limit)
         assert found.upper - found.lower <= 1e-6, (seed, goal, limit)
+
+
+#: work as often as the battery allows, in one of two ways, before the end
+BATTERY = """mdp module battery s : [0..2] init 0;
+  [work] s=0 -> 0.5:(s'=0) + 0.5:(s'=1);
+  [haste] s=0 -> (s'=0);
+  [back] s=1 -> (s'=0);
+  [stop] s=0 -> (s'=2);
+  [stay] s=2 -> true;
+endmodule
+label "end" = s=2;
+rewards "done" [work] true : 2; [haste] true : 3; endrewards
+rewards "used" [work] true : 0.5; [back] true : 1; [haste] true : 2; endrewards
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('multi(R{"done"}max=? [ C ], R{"used"}<=5 [ F "end" ])', 10.0),  # of two per unit and of 1.5 per unit
+        ('multi(R{"used"}min=? [ F "end" ], R{"done"}>=3 [ C ])', 1.5),
+        ('multi(R{"done"}max=? [ C ], R{"used"}<=5 [ F "end" ], P>=1 [ F "end" ])', 10.0),
+    ],
+)
+def test_gains_that_cost_are_gained_as_long_as_limits_allow(text, value):
+    found = within(text, source=BATTERY)
+    assert found.keeps_limits
+    assert found.lower <= value <= found.upper <= found.lower + 1e-6 * value
+
+
+@pytest.mark.parametrize(("done", "verdict"), [(9.9, "yes"), (10.1, "no")])
+def test_whether_gains_are_within_reach(done, verdict):
+    assert within(f'multi(R{{"done"}}>={done} [ C ], R{{"used"}}<=5 [ F "end" ])', source=BATTERY).verdict == verdict

@@ -5,6 +5,9 @@ values of all strategies are those of mixtures (those with memory, too). So a li
 far gives the best mixture of them and the price of each limit, and the policy that is best at these prices joins them,
 until no policy is better (column generation).
 
+Where plays may gain at a cost again and again, no finite number of such policies will do: there a program over
+occupancies gives a randomised policy, and potentials that prove a bound (`PointTotals.by_occupancy`).
+
 Nothing rests on the program. Values of policies are the solver's bounds, and sums over a mixture are exact. For prices
 λ ≥ 0 every strategy within the limits costs at least its own total with λ_k (cost_k − limit_k) added, and the solver
 bounds that from below.
@@ -20,6 +23,7 @@ from functools import cached_property
 import numpy as np
 import scipy
 
+from rpl_agent.core.coupled.regret import same_policy
 from rpl_agent.core.highs import linear_program
 from rpl_agent.core.model import Policy
 from rpl_agent.guarantee.claims.totals import PointTotals
@@ -30,6 +34,8 @@ ROUNDS = 300
 NOISE, TOLERANCE = 1e-13, 1e-10
 #: how often broken thresholds are moved inward: by twice what is missing and, relative to them, by growing amounts
 MOVES, LEAST, GROWTH = 6, 1e-14, 32.0
+#: distance from limits, relative to them, of a policy that is to keep them after rounding
+INSIDE = 1e-9
 #: stands for an infinite gain in the linear program; less than that is attained, too
 LARGE = 1e9
 
@@ -70,9 +76,20 @@ class MixtureSearch:
         bound, policy = self.totals.bound(prices, ends)
         return bound, policy is not None and self._joined(policy)
 
+    def _asked_by_occupancy(self, with_goal: bool) -> float:
+        """The bound at the best prices of limits, with the goal or without, for gains that cost; -inf for others."""
+        if not self.totals.gains_can_cost:
+            return -math.inf
+        bound = -math.inf
+        for room in (INSIDE, 0.0):  # a policy that surely keeps the limits, and the best one
+            found = self.totals.by_occupancy(self.thresholds - room * self._sizes, with_goal)
+            if found is not None:
+                self._joined(found[1])
+                bound = found[0] if room == 0.0 else bound
+        return bound
+
     def _joined(self, policy: Policy) -> bool:
-        assert policy.rows is not None
-        if any(np.array_equal(policy.rows, known.rows) for known in self.policies if known.rows is not None):
+        if any(same_policy(policy, known) for known in self.policies):
             return False
         costs = self.totals.values(policy)
         if not (costs < np.inf).all():
@@ -89,8 +106,11 @@ class MixtureSearch:
             bound, _ = self._asked(np.eye(self.size)[k])
             self.least.append(bound + float(self.thresholds[k]))
             impossible |= bound > 0.0
+        impossible |= self._asked_by_occupancy(False) > 0.0
         if impossible:
             return None, True
+        if self.size > limits:
+            self._asked_by_occupancy(True)
         moved, moves, mixture = self.thresholds.copy(), 0, None
         for _ in range(ROUNDS):
             found = self._least_excess(moved)
@@ -144,6 +164,7 @@ class MixtureSearch:
         first : a mixture that keeps them
         """
         best, (least, _) = first, self._asked(np.eye(self.size)[-1])
+        least = max(least, self._asked_by_occupancy(True))
         unlimited = self._with_infinite_gain()
         if unlimited is not None:
             return unlimited, -math.inf

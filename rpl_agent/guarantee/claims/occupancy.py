@@ -20,6 +20,8 @@ from rpl_agent.guarantee.claims.combined import CombinedModel
 STEP_COST = 1e-9
 #: occupancies below this share of the largest are rounding errors of the solver
 NOISE = 1e-10
+#: tolerance of programs whose potentials prove a bound; below what rows cost less there
+TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +43,9 @@ class OccupancyProgram:
         ended, self.origin = combined.ended(np.zeros_like(combined.over))
         self.ended, self.rewards = ended, combined.rewards(ended, self.origin)
         self.used = np.flatnonzero(ended.row_state < combined.pmdp.num_states)
-        p = ended.instantiate(theta).probability
-        states, rows = combined.pmdp.num_states, len(self.used)
-        place = np.full(ended.num_rows, -1)
-        place[self.used] = np.arange(rows)
-        moves = (place[ended.transition_row] >= 0) & (ended.successor < states)
-        entries = np.concatenate([np.ones(rows), -combined.discount * p[moves]])
-        where = np.concatenate([ended.row_state[self.used], ended.successor[moves]])
-        columns = np.concatenate([np.arange(rows), place[ended.transition_row[moves]]])
-        self.flow = scipy.sparse.csr_array((entries, (where, columns)), shape=(states, rows))
+        chances = ended.instantiate(theta).values
+        assert chances is not None
+        self.flow = flow_of(ended, self.used, chances, combined.discount)
 
     def solve(self, thresholds: np.ndarray, elsewhere: Policy) -> LimitedOptimum | None:
         """The best policy with limits at ``thresholds`` (K − 1,); where it never is, it plays ``elsewhere``.
@@ -81,3 +77,39 @@ class OccupancyProgram:
         seen = totals > 0.0
         shares = visits / np.where(seen, totals, 1.0)
         return Policy.of_weights(pmdp, np.where(seen, shares, elsewhere.as_weights(pmdp)))
+
+
+def flow_of(ended: ParametricMDP, rows: np.ndarray, chances: np.ndarray, discount: float) -> scipy.sparse.csr_array:
+    """(S, n) what each of ``rows`` takes out of every state but the end, for probabilities (F,) of expressions."""
+    states, count = ended.num_states - 1, len(rows)
+    place = np.full(ended.num_rows, -1)
+    place[rows] = np.arange(count)
+    moves = (place[ended.transition_row] >= 0) & (ended.successor < states)
+    entries = np.concatenate([np.ones(count), -discount * chances[ended.expression[moves]]])
+    where = np.concatenate([ended.row_state[rows], ended.successor[moves]])
+    columns = np.concatenate([np.arange(count), place[ended.transition_row[moves]]])
+    return scipy.sparse.csr_array((entries, (where, columns)), shape=(states, count))
+
+
+def cheapest_occupancy(
+    flow: scipy.sparse.csr_array, start: int, costs: np.ndarray, margin: np.ndarray, thresholds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """(occupancies (n,), potentials (S,), prices (K,)) of a linear program; None if it has no optimum.
+
+    costs : (K, n) of the limits, and of a goal behind them; without a goal the largest excess over a limit is the least
+    margin : (n,) what rows cost less than they do, so that potentials have room for rounding
+    """
+    states, limits = flow.shape[0], len(thresholds)
+    has_goal = len(costs) > limits
+    sizes = np.zeros(limits) if has_goal else np.maximum(1.0, np.abs(thresholds))
+    goal = (costs[-1] if has_goal else np.zeros(flow.shape[1])) - margin
+    excess = scipy.sparse.csr_array(np.concatenate([np.zeros(states), -sizes])[:, None])
+    A = scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.vstack([flow, costs[:limits]]), excess]))
+    begin = (np.arange(states) == start).astype(float)
+    least, most = np.concatenate([begin, np.full(limits, -np.inf)]), np.concatenate([begin, thresholds])
+    found = linear_program(np.append(goal, 1.0), (A.indptr, A.indices, A.data), least, most, TOLERANCE)
+    if found is None:
+        return None
+    x, duals = found
+    prices = np.append(np.maximum(-duals[states:], 0.0), np.ones(int(has_goal)))
+    return x[:-1], duals[:states].copy(), prices

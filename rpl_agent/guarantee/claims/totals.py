@@ -18,10 +18,12 @@ import scipy
 
 from rpl_agent.core.errors import ModelError, PrecisionWarning
 from rpl_agent.core.model import Kind, Nature, Objective, ParametricMDP, Policy, Reward, Sense, Unreached, reached
+from rpl_agent.core.native import UNIT_ROUNDOFF
 from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve, solve_at
 from rpl_agent.core.solver.graph import ANY_ROW, held_states, moves, played_rows, usable_rows
 from rpl_agent.guarantee.claims.combined import END, CombinedModel
+from rpl_agent.guarantee.claims.occupancy import NOISE, STEP_COST, cheapest_occupancy, flow_of
 
 #: what the label of a target, of states to avoid and of settled states is called for objective number k
 TARGET, AVOID, SETTLED = "target {}", "avoid {}", "settled {}"
@@ -40,7 +42,8 @@ class PointTotals:
         self.costs = self._costs()
         gains_only = (self.costs <= 0.0).all() and (self.costs < 0.0).any()
         self.sense = Sense.MAX if gains_only and self.combined.discount == 1.0 else Sense.MIN
-        self.ended, self.origin = self.combined.ended(self._stops())
+        self.held = self._stops()
+        self.ended, self.origin = self.combined.ended(self.held)
 
     def bound(self, prices: np.ndarray, thresholds: np.ndarray) -> tuple[float, Policy | None]:
         """(a number that no strategy of finite cost falls below with Σ prices_k (cost_k − thresholds_k), a policy of
@@ -65,6 +68,69 @@ class PointTotals:
     def values(self, policy: Policy) -> np.ndarray:
         """(K,) what each objective costs at most under a policy of `ended`."""
         return np.array([self._value(k, policy) for k in range(len(self.objectives))])
+
+    # ------------------------------------------------------------------ gains that cost
+    @property
+    def gains_can_cost(self) -> bool:
+        """Whether some objectives only gain and others only cost, so that the solver may refuse their sums."""
+        gains, costs = (self.costs < 0.0).any(axis=1), (self.costs > 0.0).any(axis=1)
+        return bool(gains.any() and costs.any() and not (gains & costs).any() and self.combined.discount == 1.0)
+
+    def by_occupancy(self, thresholds: np.ndarray, with_goal: bool) -> tuple[float, Policy] | None:
+        """(the same bound as `bound`, at the best prices, and a policy) for gains that cost, by one linear program.
+
+        The bound is that of potentials y with y(s) ≤ Σ prices_k cost_k + Σ p y(s') in all rows. Plays of finite cost
+        come to the end, where y = 0, so sums along them are at least y at the start.
+        """
+        rows = np.flatnonzero(self.ended.row_state < self.pmdp.num_states)
+        asked = len(thresholds) + with_goal
+        paid = (self.signs[:, None] * self.combined.rewards(self.ended, self.origin)[:, rows])[:asked]
+        free, part = self._recurring(self.held, np.logical_and.reduce(self.costs == 0.0))
+        is_free = (self.origin[rows] >= 0) & free[self.origin[rows]]
+        margin = np.where(is_free, 0.0, STEP_COST * max(1.0, float(np.abs(paid).max())))
+        flow = flow_of(self.ended, rows, self._points.bounds()[0], self.combined.discount)
+        found = cheapest_occupancy(flow, self.pmdp.initial_state, paid, margin, thresholds)
+        if found is None:  # plays that gain may last as long as they like: a policy then, and no bound
+            found = cheapest_occupancy(flow, self.pmdp.initial_state, paid, -margin, thresholds)
+        if found is None:
+            return None
+        x, potentials, prices = found
+        least = np.full(part.max() + 1, np.inf)
+        inside = np.unique(self.pmdp.row_state[free])
+        np.minimum.at(least, part[inside], potentials[inside])
+        potentials[inside] = least[part[inside]]
+        bound = self._proved(potentials, prices, paid, flow, ~is_free, rows, thresholds)
+        weights = np.zeros(self.ended.num_rows)
+        weights[rows] = np.where(x > NOISE * x.max(initial=0.0), x, 0.0)
+        totals = np.add.reduceat(weights, self.ended.state_ptr[:-1])[self.ended.row_state]
+        first = np.arange(self.ended.num_rows) == self.ended.state_ptr[self.ended.row_state]
+        shares = np.where(totals > 0.0, weights / np.where(totals > 0.0, totals, 1.0), first)
+        return bound, Policy.of_weights(self.ended, shares)
+
+    def _proved(
+        self,
+        potentials: np.ndarray,
+        prices: np.ndarray,
+        paid: np.ndarray,
+        flow: scipy.sparse.csr_array,
+        checked: np.ndarray,
+        rows: np.ndarray,
+        thresholds: np.ndarray,
+    ) -> float:
+        """The bound of potentials (S,); -inf unless their inequality holds in all ``checked`` rows, with rounding."""
+        errors = [task.reward_error for task in self.combined.tasks][: len(prices)]
+        amounts = np.array([one.amount for one in errors])[:, None] * (paid != 0.0)
+        terms = np.abs(paid) + amounts
+        sizes = prices @ terms + np.abs(flow).T @ np.abs(potentials)
+        left = prices @ (paid - amounts) - flow.T @ potentials
+        longest = int(np.diff(self.ended.row_ptr).max()) + len(prices)
+        rounding = 4.0 * (longest + 4.0) * UNIT_ROUNDOFF * sizes
+        if any(one.amount > 0.0 and not np.isfinite(one.share) for one in errors):
+            return -np.inf
+        if not (left[checked] >= rounding[checked]).all():
+            return -np.inf
+        start, ends = float(potentials[self.pmdp.initial_state]), prices * np.append(thresholds, 0.0)[: len(prices)]
+        return start - float(ends.sum()) - 8.0 * len(prices) * UNIT_ROUNDOFF * (abs(start) + float(np.abs(ends).sum()))
 
     # ------------------------------------------------------------------ where plays may end
     def _costs(self) -> np.ndarray:
@@ -114,15 +180,16 @@ class PointTotals:
         gains = (self.costs < 0.0).any(axis=0)
         if not (gains & rows & held[self.pmdp.row_state]).any():
             return
-        for row in np.flatnonzero(gains & self._recurring(held, rows)).tolist():
+        for row in np.flatnonzero(gains & self._recurring(held, rows)[0]).tolist():
             k = int(np.flatnonzero(self.costs[:, row] < 0.0)[0])
             raise ModelError(
                 f"{self.objectives[k].describe()} gains at {self.pmdp.row_name(row)}, which plays can take again and "
                 "again at no cost: a question about several objectives needs finite totals"
             )
 
-    def _recurring(self, held: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """(R,) the rows that some play takes again and again while it stays in ``held`` by ``rows``."""
+    def _recurring(self, held: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(the rows (R,) that some play takes again and again while it stays in ``held`` by ``rows``, the part (S,) of
+        the model in which it then stays)."""
         pmdp, possible = self.pmdp, self._probability > 0.0
         source = pmdp.row_state[pmdp.transition_row]
         kept = rows & held[pmdp.row_state] & self._all(held[pmdp.successor] | ~possible)
@@ -133,7 +200,7 @@ class PointTotals:
             _, part = scipy.sparse.csgraph.connected_components(graph, connection="strong")
             fewer = kept & self._all((part[source] == part[pmdp.successor]) | ~possible)
             if (fewer == kept).all():
-                return kept
+                return kept, part
             kept = fewer
 
     def _all(self, marked: np.ndarray) -> np.ndarray:
