@@ -93,3 +93,32 @@ def test_only_single_numbers_are_axes():
         policy = solve_at(pmdp, np.array([0.8]), Objective.reach("end")).policy
         shown = policy_map(pmdp.instantiate([0.8]), policy)
         assert set(shown.axes) == {names[1], "mode"}
+
+
+def test_a_map_shows_the_policy_and_not_the_silent_states_behind_its_payments():
+    """CliffWalking was drawn upside down, its policy as "up" everywhere, even in the goal."""
+    from rpl_agent.agent.output.plotting.policy_map import policy_map
+    from rpl_agent.core.solver import solve_at
+    from rpl_envs.toy.cliff_walking import cliff_walking_model
+
+    pmdp, objective = cliff_walking_model()
+    theta = np.array([1.0])
+    shown = policy_map(pmdp.instantiate(theta), solve_at(pmdp, theta, objective).policy)
+    assert shown.downward
+    rows = ["".join(row) for row in shown.symbols.tolist()]
+    assert rows[2] == "→" * 11 + "↓" and rows[3] == "↑" + "G"
+    assert shown.action[3, 11] == -1 and shown.ends == {"G": "goal"}
+
+
+def test_ends_of_plays_are_named_by_their_rarest_label():
+    from rpl_agent.agent.output.plotting.policy_map import draw, policy_map
+    from rpl_agent.core.solver import solve_at
+    from rpl_envs.toy.frozen_lake import frozen_lake_model
+
+    pmdp, objective = frozen_lake_model(["SFFF", "FHFH", "FFFH", "HFFG"])
+    theta = np.array([1.0 / 3.0])
+    shown = policy_map(pmdp.instantiate(theta), solve_at(pmdp, theta, objective).policy)
+    assert ["".join(row) for row in shown.symbols.tolist()] == ["←↑↑↑", "←H←H", "↑↓←H", "H→↓G"]
+    assert shown.ends == {"H": "hole", "G": "goal"}
+    axes = draw(shown, "policy").axes[0]
+    assert axes.yaxis_inverted() and {text.get_text() for text in axes.texts} == set("←↑→↓HG")

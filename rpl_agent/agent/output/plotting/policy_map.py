@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,10 @@ STEPS = 400
 RARE = 1e-6
 #: an action has no direction if it moves less than this share of the strongest
 FAINT = 0.25
+#: vertical axes that count from the top, as the lines of a map
+DOWNWARD = ("row",)
+#: arrows of actions on such maps, by their names
+COMPASS = {"up": "↑", "north": "↑", "down": "↓", "south": "↓", "left": "←", "west": "←", "right": "→", "east": "→"}
 ARROWS = {(1, 0): "→", (-1, 0): "←", (0, 1): "↑", (0, -1): "↓", (1, 1): "↗", (-1, 1): "↖", (1, -1): "↘", (-1, -1): "↙"}
 
 
@@ -35,10 +39,16 @@ class PolicyMap:
     axes: tuple[str, str]
     xs: np.ndarray
     ys: np.ndarray
-    action: np.ndarray  # id of the action played most often in a cell, −1 if the policy (almost) never visits it
+    action: np.ndarray  # id of the action played most often in a cell, −1 where plays are over or (almost) never come
     visits: np.ndarray  # expected number of visits per play
-    symbols: np.ndarray  # an arrow (where the axes are coordinates) or a short label per cell
+    symbols: np.ndarray  # an arrow (where the axes are coordinates), a short label of the action, or of how plays end
     action_names: tuple[str, ...]
+    ends: dict[str, str]  # symbol: label of the states in which plays are over
+
+    @property
+    def downward(self) -> bool:
+        """Whether the vertical axis counts from the top."""
+        return self.axes[1] in DOWNWARD
 
     @property
     def legend(self) -> list[str]:
@@ -53,16 +63,57 @@ def policy_map(mdp: MDP, policy: Policy, steps: int = STEPS) -> PolicyMap | None
     axes = drawing_axes(pmdp)
     if axes is None:
         return None
-    visits = row_visits(mdp, policy, steps, absorbing_states(pmdp))
+    over = absorbing_states(pmdp)
+    visits = row_visits(mdp, policy, steps, over)
     column = [np.asarray(pmdp.variables[name]) for name in axes]
     (xs, across), (ys, up) = (np.unique(values, return_inverse=True) for values in column)
     cells = np.zeros((len(ys), len(xs), pmdp.num_actions))
-    np.add.at(cells, (up[pmdp.row_state], across[pmdp.row_state], pmdp.action), visits)
+    silent = np.zeros(pmdp.num_states, dtype=bool) if pmdp.silent is None else pmdp.silent
+    played = np.where((over | silent)[pmdp.row_state], 0.0, visits)  # rows in which an action is chosen
+    np.add.at(cells, (up[pmdp.row_state], across[pmdp.row_state], pmdp.action), played)
     total = cells.sum(axis=2)
     action = np.where(total > RARE, cells.argmax(axis=2), -1)
     arrows = axes == ("x", "y") and all(values.dtype.kind in "iuf" for values in column)
-    symbols = _symbols(mdp, visits, column, (up, across), action, arrows)
-    return PolicyMap(axes, xs, ys, action, total, symbols, pmdp.action_names)
+    symbols = _symbols(mdp, played, column, (up, across), action, arrows)
+    if axes[1] in DOWNWARD:
+        _point(symbols, action, pmdp.action_names)
+    ends = _mark_ends(symbols, pmdp, over, over | silent, (up, across), action)
+    return PolicyMap(axes, xs, ys, action, total, symbols, pmdp.action_names, ends)
+
+
+def _point(symbols: np.ndarray, action: np.ndarray, names: Sequence[str]) -> None:
+    """Arrows for the actions that are named after directions."""
+    for a, name in enumerate(names):
+        if name.lower() in COMPASS:
+            symbols[action == a] = COMPASS[name.lower()]
+
+
+def _mark_ends(
+    symbols: np.ndarray,
+    pmdp: ParametricMDP,
+    over: np.ndarray,
+    idle: np.ndarray,
+    cell: tuple[np.ndarray, np.ndarray],
+    action: np.ndarray,
+) -> dict[str, str]:
+    """Mark cells in which every play is over by a capital letter; return what each letter means.
+
+    Of several labels of a cell's states, the rarest says most: "hole" and not "over".
+
+    over, idle : (S,) bool, states where plays are over, and states in which no action is chosen
+    """
+    closed = np.ones(action.shape, dtype=bool)
+    closed[tuple(index[~idle] for index in cell)] = False
+    closed &= action < 0
+    meaning: dict[str, str] = {}
+    for name, holds in sorted(pmdp.labels.items(), key=lambda item: -np.count_nonzero(item[1])):
+        places = np.zeros(action.shape, dtype=bool)
+        places[tuple(index[holds & over] for index in cell)] = True
+        letter = next((name[:k].upper() for k in range(1, len(name) + 1) if name[:k].upper() not in meaning), name)
+        if (places & closed).any():
+            symbols[places & closed] = letter
+            meaning[letter] = name
+    return {letter: name for letter, name in meaning.items() if (symbols == letter).any()}
 
 
 def drawing_axes(pmdp: ParametricMDP) -> tuple[str, str] | None:
@@ -132,8 +183,10 @@ def draw(shown: PolicyMap, title: str) -> Any:
     for k in range(len(shown.action_names)):
         image[shown.action == k] = colours(k % 10, alpha=0.55)
     axes.imshow(image, origin="lower", aspect="auto", extent=(-0.5, width - 0.5, -0.5, height - 0.5))
+    if shown.downward:
+        axes.invert_yaxis()
     if height * width <= 600:
-        for y, x in np.argwhere(shown.action >= 0):
+        for y, x in np.argwhere(shown.symbols != ""):
             axes.text(x, y, shown.symbols[y, x], ha="center", va="center", fontsize=8)
     for axis, values in ((axes.xaxis, shown.xs), (axes.yaxis, shown.ys)):
         places = np.unique(np.linspace(0, len(values) - 1, min(len(values), 11)).astype(int))
@@ -143,5 +196,6 @@ def draw(shown: PolicyMap, title: str) -> Any:
     axes.set_title(title)
     used = np.unique(shown.action[shown.action >= 0])
     patches = [Patch(color=colours(k % 10, alpha=0.55), label=textwrap.fill(shown.legend[k], 22)) for k in used]
+    patches += [Patch(color="none", label=f"{letter}: {name}") for letter, name in shown.ends.items()]
     axes.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
     return figure

@@ -353,6 +353,8 @@ def compare_chart(rows: Sequence[Row]) -> ReportChart:
 # -- policies --------------------------------------------------------------------------------------------------------
 #: above this many cells there are no symbols, because they would be unreadable
 READABLE = 1500
+#: up to this many cells side by side have a mark of their own on the axis
+READABLE_MARKS = 12
 
 
 def policy_chart(maps: Mapping[str, PolicyMap], title: str, note: str) -> ReportChart:
@@ -387,7 +389,7 @@ def _panel(shown: PolicyMap) -> dict:
     }
     traces = [trace]
     if shown.action.size <= READABLE:
-        ys, xs = np.nonzero(shown.action >= 0)
+        ys, xs = np.nonzero(shown.symbols != "")
         traces.append(
             {
                 "mode": "text",
@@ -400,9 +402,15 @@ def _panel(shown: PolicyMap) -> dict:
             }
         )
     note = "Empty cells are (almost) never visited; where states share a cell, the action played there most is shown."
+    if shown.ends:
+        note += f" Plays are over in {', '.join(f'{letter} ({name})' for letter, name in shown.ends.items())}."
     made = panel(traces, shown.axes[0], shown.axes[1], note)
-    for axis in ("xaxis", "yaxis"):
+    for axis, values in (("xaxis", shown.xs), ("yaxis", shown.ys)):
         made["layout"][axis] |= {"showgrid": False, "zeroline": False}
+        if values.dtype.kind in "iu" and np.ptp(values) <= READABLE_MARKS:
+            made["layout"][axis]["dtick"] = 1  # there is no half of a cell
+    if shown.downward:
+        made["layout"]["yaxis"]["autorange"] = "reversed"
     return made
 
 
