@@ -26,6 +26,9 @@ from rpl_agent.core.model.expressions import ExpressionTable
 from rpl_agent.core.model.states import NamedStates, StateIndex, named_states
 from rpl_agent.core.native import core
 
+#: Name of a model that was given none.
+UNNAMED = "model"
+
 
 def nearest(values: Iterable[Any]) -> tuple[np.ndarray, np.ndarray | None]:
     """Round exact numbers to doubles; also bound the errors, None if there are none."""
@@ -97,7 +100,7 @@ class ParametricMDP:
     rewards: Mapping[str, Reward] = field(default_factory=dict)
     action_names: tuple[str, ...] = ()
     variables: Mapping[str, np.ndarray] = field(default_factory=dict)  # name -> (S,) int
-    name: str = "model"
+    name: str = UNNAMED
     state_values: Sequence[Hashable] | None = None  # (S,) the user's own; None for the variables, or numbers only
     silent: np.ndarray | None = None  # (S,) bool, states that take no step and are never observed (see builder.py)
     actions_ordered: bool = True  # whether the order of action_names can be that of an environment's action space

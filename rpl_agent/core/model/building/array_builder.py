@@ -17,7 +17,7 @@ from rpl_agent.core.model.building.builder import named_actions
 from rpl_agent.core.model.building.validation import require_valid
 from rpl_agent.core.model.domain import Domain
 from rpl_agent.core.model.expressions import ExpressionTable
-from rpl_agent.core.model.pmdp import ParametricMDP, Reward
+from rpl_agent.core.model.pmdp import UNNAMED, ParametricMDP, Reward
 from rpl_agent.core.model.states import Codec, Columns
 from rpl_agent.core.native.memory import give_back_memory
 
@@ -50,7 +50,7 @@ def build_vectorized(
     labels: Mapping[str, Callable[[Columns], np.ndarray]] | None = None,
     state_rewards: Mapping[str, Callable[[Columns], np.ndarray]] | None = None,
     action_rewards: Mapping[str, Callable[[Columns, Any], np.ndarray]] | None = None,
-    name: str = "model",
+    name: str = UNNAMED,
     validate: bool = True,
 ) -> ParametricMDP:
     """Explore breadth-first, frontier by frontier.

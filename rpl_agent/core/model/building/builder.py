@@ -44,7 +44,7 @@ from rpl_agent.core.model.building.arguments import (
 from rpl_agent.core.model.building.validation import Defect, raise_problems, require_valid
 from rpl_agent.core.model.domain import Domain
 from rpl_agent.core.model.expressions import ExpressionTable
-from rpl_agent.core.model.pmdp import ParametricMDP, Reward, nearest
+from rpl_agent.core.model.pmdp import UNNAMED, ParametricMDP, Reward, nearest
 from rpl_agent.core.model.polynomial import Number, Polynomial, as_polynomial
 from rpl_agent.core.model.states import START, Paid
 
@@ -135,7 +135,7 @@ def build(
     rewards: Mapping[str, Callable[..., float]] | None = None,
     variables: Sequence[str] | None = None,
     action_names: Sequence[Hashable] | None = None,
-    name: str = "model",
+    name: str = UNNAMED,
     validate: bool = True,
     max_states: int = 5_000_000,
 ) -> ParametricMDP:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from rpl_agent.core.model import Kind, Objective, Sense
-from rpl_agent.studies.experiments.report.charts import ReportChart, area, line
+from rpl_agent.core.model.pmdp import UNNAMED
+from rpl_agent.studies.experiments.report.charts import ReportChart, area, line, log_axis
 
 Points = Mapping[str, np.ndarray]
 #: Blue is the policy, orange is what bounds every policy, green is the truth where a simulator tells it.
@@ -68,16 +69,25 @@ def answer(certificate: Any, points: Points) -> str:
     maximising = certificate.objective.sense is Sense.MAX
     if maximising:
         bound, own = "at least", floor_digits(certificate.lower)
-        every = f"no policy achieves more than {ceil_digits(certificate.upper)}"
+        best = f"achieves more than {ceil_digits(certificate.upper)}"
     else:
         bound, own = "at most", ceil_digits(certificate.upper)
-        every = f"no policy costs less than {floor_digits(certificate.lower)}"
+        best = f"costs less than {floor_digits(certificate.lower)}"
+    distance, others = _distance(certificate), rivals(certificate)
+    every = f"; {others} {best}" if others else ""
     return _screen(
-        f"{bound} <b>{own}</b>, {_distance(certificate)}",
+        f"{bound} <b>{own}</b>{f', {distance}' if distance else ''}",
         f"With probability at least {1 - certificate.delta:.6g}, {quantity(certificate.objective)} is {bound} {own} "
-        f"under this policy; {every}.",
+        f"under this policy{every}.",
         [*_limits(certificate), _origin(certificate), *certificate.notes, *more_play(points, certificate)],
     )
+
+
+def rivals(certificate: Any) -> str:
+    """Of which policies the far bound of a certificate speaks: those within the limits; empty if of no other at all."""
+    if certificate.evaluated or not certificate.limits_are_possible:
+        return ""
+    return "no policy that keeps every limit" if certificate.limits else "no policy"
 
 
 def open_answer(certificate: Any, points: Points) -> str:
@@ -98,18 +108,22 @@ def _screen(large: str, sentence: str, lines: list[str]) -> str:
 def _distance(certificate: Any) -> str:
     if certificate.optimal and certificate.regret == 0.0:
         return "<b>proved optimal</b>"
-    return f"within <b>{ceil_digits(min(certificate.regret, certificate.gap))}</b> of the best"
+    others = rivals(certificate)
+    regret = min(certificate.regret, certificate.gap) if others else certificate.regret
+    if not math.isfinite(regret):
+        return ""
+    best = "the best within the limits" if certificate.limits and others else "the best"
+    return f"within <b>{ceil_digits(regret)}</b> of {best}"
 
 
 def _limits(certificate: Any) -> list[str]:
-    return [claim.sentence for claim in certificate.limits]
+    return [f"{claim.sentence[0].upper()}{claim.sentence[1:]}." for claim in certificate.limits]
 
 
 def _origin(certificate: Any) -> str:
+    model = "" if certificate.model == UNNAMED else f" on {certificate.model}"
     proved = "; a proof is stored beside the certificate" if certificate.proved else ""
-    return (
-        f"{certificate.objective.describe()} on {certificate.model}, from {certificate.samples:,} transitions{proved}."
-    )
+    return f"{certificate.objective.describe()}{model}, from {certificate.samples:,} transitions{proved}."
 
 
 def more_play(points: Points, certificate: Any) -> list[str]:
@@ -119,70 +133,48 @@ def more_play(points: Points, certificate: Any) -> list[str]:
         return []
     more = 3600.0 * episodes / seconds
     share = episodes / (episodes + more)
-    text = f"Estimate: one more hour at this run's pace ({more:,.0f} episodes) leaves a gap of about "
+    rounded = float(f"{more:.2g}")
+    text = f"Estimate: one more hour at this run's pace (about {rounded:,.0f} episodes) leaves a gap of about "
     text += f"{certificate.gap * math.sqrt(share):.2g}"
     if 0.0 < certificate.regret < certificate.gap:
         text += f" and a regret of about {certificate.regret * share:.1g}"
     return [text + "."]
 
 
-def closing_chart(points: Points, delta: float, maximise: bool) -> ReportChart:
-    """One picture: the interval as a band that closes, the policy's value inside it, the regret below."""
+def closing_chart(points: Points, certificate: Any, maximise: bool, others: str = "no policy") -> ReportChart:
+    """One picture: the interval as a band that closes, the policy's value inside it, the regret below.
+
+    others : of which policies the far bound speaks, as `rivals` says; empty if of none
+    """
     x, lower, upper = points["episodes"], points["guarantee/lower"], points["guarantee/upper"]
-    own, far = (lower, upper) if maximise else (upper, lower)
+    sides = [(lower, floor_digits(certificate.lower)), (upper, ceil_digits(certificate.upper))]
+    (own, own_text), (far, far_text) = sides if maximise else sides[::-1]
+    far_name = f"{others} is better" if others else "the other bound on its value"
     traces = [
         *area(x, lower, upper, "interval", EVERY, "bound"),
-        line(x, far, "no policy is better", EVERY),
-        line(x, own, "guaranteed", POLICY),
+        line(x, far, f"{far_name}: now {far_text}", EVERY),
+        line(x, own, f"guaranteed: now {own_text}", POLICY),
     ]
-    # outside the band: inside is the true value, which may start at the guarantee
-    own_text, far_text = (floor_digits, ceil_digits) if maximise else (ceil_digits, floor_digits)
-    traces.append(_label(x, far, " no policy is better: now {}", EVERY, maximise, far_text))
-    traces.append(_label(x, own, " guaranteed: now {}", POLICY, not maximise, own_text))
     truth = points.get("oracle/value")
     if truth is not None and np.isfinite(truth).any():
-        traces.append(line(x, truth, "true value of the policy", TRUTH))
-        traces.append(_label(x, truth, " true value of the policy: now {}", TRUTH, True))
+        last = truth[np.isfinite(truth)][-1]
+        traces.append(line(x, truth, f"true value of the policy: now {last:.3g}", TRUTH))
     regret = points.get("guarantee/regret", points["guarantee/gap"])
     shown = np.where(regret > 0.0, regret, np.nan)  # 0, proved optimal, is below every logarithmic axis
-    below = line(x, shown, "no policy is better by more", POLICY)
-    traces.append({**below, "yaxis": "y2"})
-    traces.append({**_label(x, shown, " regret: now at most {}", POLICY, True, ceil_digits), "yaxis": "y2"})
+    now = ceil_digits(min(certificate.regret, certificate.gap) if others else certificate.regret)
+    below = line(x, shown, f"regret: now at most {now}", POLICY)
+    traces.append({**below, "yaxis": "y2", "legend": "legend2"})
     for trace in traces:
-        trace["meta"], trace["showlegend"] = {}, False
+        trace["meta"] = {}
+    above = {"orientation": "h", "x": 0.0, "yanchor": "bottom"}  # a legend above a plot covers no curve
     layout = {
-        "xaxis": {"title": {"text": "episodes"}, "type": "log", "dtick": 1, "anchor": "y2"},
+        "xaxis": {"title": {"text": "episodes"}, **log_axis(x), "anchor": "y2"},
         "yaxis": {"title": {"text": "value"}, "domain": [0.42, 1.0], "automargin": True},
-        "yaxis2": {"title": {"text": "regret"}, "type": "log", "domain": [0.0, 0.32], "automargin": True, "nticks": 5},
-        "height": 520,
+        "yaxis2": {"title": {"text": "regret"}, **log_axis(shown), "domain": [0.0, 0.3], "automargin": True},
+        "legend": {**above, "y": 1.0},
+        "legend2": {**above, "y": 0.3},
+        "height": 560,
     }
-    note = (
-        f"δ = {delta:g}; {'higher' if maximise else 'lower'} is better. Below: how far the policy can be from the best."
-    )
+    better = "higher" if maximise else "lower"
+    note = f"δ = {certificate.delta:g}; {better} is better. Below: how far the policy can be from the best."
     return ReportChart("bounds", "How the interval closes", note, {"run": {"traces": traces, "layout": layout}})
-
-
-def _label(
-    x: np.ndarray,
-    y: np.ndarray,
-    text: str,
-    colour: str,
-    above: bool,
-    rounding: Callable[[float], str] = "{:.3g}".format,
-) -> dict[str, Any]:
-    """A label with a line's last value, at its left end, where the band is wide and labels keep apart.
-
-    rounding : makes the text of a value; that of a bound is rounded away from what it bounds
-    """
-    finite = np.flatnonzero(np.isfinite(y))
-    first, last = finite[:1], finite[-1:]
-    return {
-        "mode": "text",
-        "x": x[first].tolist(),
-        "y": y[first].tolist(),
-        "text": [text.format(rounding(float(value))) for value in y[last]],
-        "textposition": "top right" if above else "bottom right",
-        "textfont": {"color": colour, "size": 14},
-        "cliponaxis": False,
-        "hoverinfo": "skip",
-    }

@@ -201,13 +201,29 @@ def panel(
     log_y: bool = False,
     y_range: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    x_axis: dict[str, Any] = {"title": {"text": x_title}, "type": "log" if log_x else "-", "automargin": True}
-    y_axis: dict[str, Any] = {"title": {"text": y_title}, "type": "log" if log_y else "-", "automargin": True}
-    if log_x:
-        x_axis["dtick"] = 1
+    layout: dict[str, Any] = {}
+    for letter, title, log in (("x", x_title, log_x), ("y", y_title, log_y)):
+        scale = log_axis([v for trace in traces for v in trace[letter]]) if log else {"type": "-"}
+        layout[f"{letter}axis"] = {"title": {"text": title}, **scale, "automargin": True}
     if y_range is not None:
-        y_axis["range"] = list(y_range)
-    return {"traces": traces, "layout": {"xaxis": x_axis, "yaxis": y_axis}, "note": note}
+        layout["yaxis"]["range"] = list(y_range)
+    return {"traces": traces, "layout": layout, "note": note}
+
+
+#: Logarithmic axes over so many decades have labels at 2 and 5, too.
+FEW_DECADES = (0.9, 3.0)
+
+
+def log_axis(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
+    """A logarithmic axis over these values, with every label written out and marks between powers of ten."""
+    given = np.asarray(values, dtype=float)
+    positive = given[np.isfinite(given) & (given > 0.0)]
+    axis: dict[str, Any] = {"type": "log", "tickformat": ","}  # without it 0.002 is a small "2"
+    decades = math.log10(positive.max() / positive.min()) if len(positive) else 0.0
+    if decades < FEW_DECADES[0]:
+        return {**axis, "nticks": 5}
+    marks = {"dtick": "D1", "ticks": "outside", "ticklen": 3}
+    return {**axis, "dtick": "D2" if decades <= FEW_DECADES[1] else math.ceil(decades / 8.0), "minor": marks}
 
 
 def _worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,11 +39,17 @@ def discovered_chart(points: dict[str, np.ndarray]) -> ReportChart:
 
 def open_figures(certificate: OpenCertificate) -> Table:
     """The certificate field by field."""
-    lines = []
-    for name, value in certificate.to_dict().items():
-        if name not in ("policy", "versions") and value not in (None, "", {}, []):
-            shown = short(value, 8) if isinstance(value, float) else value
-            lines.append([name, shown if isinstance(shown, str) else json.dumps(shown)])
+    content = certificate.to_dict()
+    return fields_table({name: value for name, value in content.items() if name not in ("policy", "versions")})
+
+
+def fields_table(content: Mapping[str, Any]) -> Table:
+    """Fields of a certificate that say something; numbers with all digits, as a rounded bound may be none."""
+    lines = [
+        [name, value if isinstance(value, str) else json.dumps(value)]
+        for name, value in content.items()
+        if value not in (None, "", {}, [])
+    ]
     return Table("certificate", "The certificate", ("field", "value"), lines)
 
 

@@ -6,7 +6,7 @@ const root = document.documentElement;
 function colours() {
   const style = getComputedStyle(root);
   const ink = style.getPropertyValue("--ink").trim(), line = style.getPropertyValue("--line").trim();
-  const axis = { gridcolor: line, linecolor: line, zerolinecolor: line };
+  const axis = { gridcolor: line, linecolor: line, zerolinecolor: line, tickcolor: line };
   return { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink }, xaxis: axis };
 }
 
@@ -14,7 +14,7 @@ function merged(layout) {
   const theme = colours(), narrow = window.innerWidth < 640;
   const legend = narrow ? { orientation: "h", y: -0.4 } : {};
   return {
-    ...layout, ...theme, legend: { ...(layout.legend || {}), ...legend },
+    ...layout, ...theme, legend: layout.legend || legend,
     ...Object.fromEntries(Object.keys({ xaxis: 0, yaxis: 0, ...layout }).filter((key) => /^[xy]axis/.test(key))
       .map((key) => [key, { ...theme.xaxis, ...(layout[key] || {}) }])),
     margin: narrow ? { l: 48, r: 8, t: 24, b: 48 } : { l: 64, r: 16, t: 28, b: 52 }, hovermode: layout.hovermode || "closest",

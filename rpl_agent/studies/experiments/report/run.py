@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -18,20 +17,22 @@ from rpl_agent.agent.storage.checkpoint import CHECKPOINT, read_latest
 from rpl_agent.agent.storage.open_state import read_open
 from rpl_agent.core.errors import DataError
 from rpl_agent.core.model import ParametricMDP, Sense
+from rpl_agent.core.model.pmdp import UNNAMED
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
-from rpl_agent.studies.experiments.report.answer import POLICY, answer, closing_chart, open_answer
+from rpl_agent.studies.experiments.report.answer import POLICY, answer, closing_chart, open_answer, rivals
 from rpl_agent.studies.experiments.report.charts import READABLE, ReportChart, panel, policy_chart
 from rpl_agent.studies.experiments.report.open_run import (
     LISTED,
     discovered_chart,
+    fields_table,
     open_figures,
     proposed_ties,
     unknown_rows,
 )
 from rpl_agent.studies.experiments.report.page import chart_section, data_section, page, table_section
-from rpl_agent.studies.experiments.tables import Table, short
+from rpl_agent.studies.experiments.tables import Table
 
 
 def report_run(run: str | os.PathLike, output: str | os.PathLike | None = None) -> dict[str, Any]:
@@ -43,7 +44,8 @@ def report_run(run: str | os.PathLike, output: str | os.PathLike | None = None) 
     agent = load_run(folder)
     certificate = Certificate.from_json(require_certificate(folder))
     points, seconds = _progress(folder / "progress.csv"), agent.session.planner.seconds
-    drawn = [closing_chart(points, certificate.delta, certificate.objective.sense is Sense.MAX)]
+    maximise = certificate.objective.sense is Sense.MAX
+    drawn = [closing_chart(points, certificate, maximise, rivals(certificate))]
     estimate = point_estimate(agent.pmdp, agent.counts)
     shown = None if estimate is None else policy_map(agent.pmdp.instantiate(estimate), certificate.policy)
     undecided = agent.undecided_pairs() if certificate.undecided else None
@@ -95,7 +97,7 @@ def _time(seconds: Mapping[str, float]) -> ReportChart:
 def _report_open(folder: Path, certificate: OpenCertificate, output: str | os.PathLike | None) -> dict[str, Any]:
     """The same of a run without a model."""
     points = _progress(folder / "progress.csv")
-    drawn = [closing_chart(points, certificate.delta, True), discovered_chart(points)]
+    drawn = [closing_chart(points, certificate, True), discovered_chart(points)]
     stored = read_open(*read_latest(folder / CHECKPOINT))
     tables = [open_figures(certificate), unknown_rows(stored), proposed_ties(stored)]
     return _write_run(folder, certificate, open_answer(certificate, points), drawn, tables, output)
@@ -114,7 +116,8 @@ def _write_run(
     sections.append(data_section(raw, certificate.versions))
     target = folder / "report.html" if output is None else Path(output)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page(f"{certificate.model}: certified policy", headline, sections, drawn))
+    name = folder.resolve().name if certificate.model == UNNAMED else certificate.model
+    target.write_text(page(f"{name}: certified policy", headline, sections, drawn))
     text = f"{target}: {len(drawn)} charts, {len(tables)} tables"
     return {"page": str(target), "run": str(folder), "charts": len(drawn), "text": text}
 
@@ -134,9 +137,5 @@ def _progress(path: Path) -> dict[str, np.ndarray]:
 def _figures(certificate: Certificate) -> Table:
     """The certificate field by field."""
     skipped = {"policy", "timings", "versions", "objective"}
-    lines = [["objective", certificate.objective.describe()]]
-    for name, value in certificate.to_dict().items():
-        if name not in skipped and value not in (None, "", {}, []):
-            shown = short(value, 8) if isinstance(value, float) else value
-            lines.append([name, shown if isinstance(shown, str) else json.dumps(shown)])
-    return Table("certificate", "The certificate", ("field", "value"), lines)
+    kept = {name: value for name, value in certificate.to_dict().items() if name not in skipped}
+    return fields_table({"objective": certificate.objective.describe(), **kept})
