@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from rpl_agent.core.errors import ModelError
 from rpl_agent.studies.experiments import suites
 from rpl_agent.studies.experiments.api import compare, report, reproduce
 from rpl_agent.studies.experiments.report.charts import compare_chart
+from rpl_agent.studies.experiments.report.sweep import headline
 from rpl_agent.studies.experiments.runner import Store
 from rpl_agent.studies.experiments.tables import short, tables, uniform_table
 
@@ -103,6 +105,18 @@ def test_a_comparison_opens_on_ppo_dqn_and_ours_over_steps():
     ours = [t for t in chart.panels["Betting-25"]["traces"] if t.get("legendgroup") == "ours (rpl)" and "fill" not in t]
     true, guarantee = (next(t for t in ours if t["meta"]["kind"] == kind) for kind in ("true", "guarantee"))
     assert true["x"][-1] == 3000 * 26 and all(g <= v for g, v in zip(guarantee["y"], true["y"]))
+
+
+def test_a_sweep_of_one_run_is_spoken_of_in_the_singular():
+    """It was "1 runs on 1 worlds", and a curve without a finite point was a name in the legend and no more."""
+    rows = Store(Path(__file__).resolve().parents[2] / "results").all("compare")
+    row = copy.deepcopy(next(r for r in rows if r["task"]["agent"] == "q-learning" and r["result"]["sense"] == "min"))
+    row["result"]["curve"][-1]["true"] = "inf"
+    what, agents = headline([row])
+    assert what.startswith("1 run on 1 world, ") and "1 cores" not in what
+    assert agents == "1 agent ran with at least 1 seed each; without any guarantee at the end: 1."
+    (panel,) = compare_chart([row]).panels.values()
+    assert "No finite cost at the end: q-learning." in panel["note"]
 
 
 def test_the_papers_figures_stand_beside_ours():

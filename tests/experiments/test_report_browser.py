@@ -27,6 +27,9 @@ def test_charts_tables_and_switches(sweep, browser, width, dark):  # noqa: F811
         assert page.eval_on_selector_all(".chart .main-svg", "found => found.length") >= 2
         lines = "document.querySelectorAll('#agents .scatterlayer .trace').length"
         before = page.evaluate(lines)
+        shown = "document.querySelector('#agents .chart')._fullLayout.xaxis.range"
+        low, high = page.evaluate(shown)
+        assert high - low < 3.0  # decades around the only point of 10 episodes; it was 0.1 to 10^6
         page.uncheck("#agents input[value=guarantee]")
         page.wait_for_function(f"{lines} < {before}")
         page.select_option("#agents select", "Betting-25")
@@ -43,6 +46,8 @@ def test_charts_tables_and_switches(sweep, browser, width, dark):  # noqa: F811
         assert theme == ("dark" if dark else "light")
         page.click("#theme")
         assert page.evaluate("document.documentElement.dataset.theme") != theme
+        low, high = page.evaluate(shown)
+        assert high - low < 3.0
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert errors == []
 

@@ -173,8 +173,8 @@ def short(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
 
 
-def interval(lower: float | None, upper: float | None) -> str:
-    return "–" if lower is None else f"[{short(lower)}, {short(upper)}]"
+def interval(lower: float | None, upper: float | None, digits: int = 3) -> str:
+    return "–" if lower is None else f"[{short(lower, digits)}, {short(upper, digits)}]"
 
 
 def _by(rows: Iterable[Row], *fields: str) -> dict[tuple, list[Row]]:
@@ -411,7 +411,7 @@ def compare_table(rows: Sequence[Row]) -> Table:
                 )
                 when = f"{arrived.point:.0f} {interval(arrived.low, arrived.high)}"
                 when = "–" if math.isnan(value) else "never" if math.isinf(arrived.point) else when
-                cells.append((f"{short(final.point, 4)} {interval(final.low, final.high)}", when))
+                cells.append((f"{short(final.point, 4)} {interval(final.low, final.high, 4)}", when))
             (true, true_arrival), (certified, certified_arrival) = cells
             lines.append(
                 [

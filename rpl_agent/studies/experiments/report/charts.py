@@ -138,7 +138,7 @@ def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: 
     value, maximise = number(rows[0]["result"]["value"]), rows[0]["result"]["sense"] == "max"
     fields = {"true": "true", "guarantee": "certified", "bound": "upper" if maximise else "lower"}
     known = math.isfinite(value)
-    traces, unbounded, seen, ends = [], [], [value] if known else [], []
+    traces, unbounded, endless, seen, ends = [], [], [], [value] if known else [], []
     for (name, colour), some in grouped(rows, names).items():
         first = True
         for kind, column in fields.items():
@@ -146,8 +146,8 @@ def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: 
                 continue
             x, middle, low, high = band(some, column)
             x = x if over == "episodes" else band(some, over)[1]
-            if kind == "guarantee" and len(middle) and not math.isfinite(middle[-1]):
-                unbounded.append(name)
+            if kind != "bound" and len(middle) and not math.isfinite(middle[-1]):
+                (endless if kind == "true" else unbounded).append(name)
             traces.append(line(x, middle, name, colour, kind, first))
             traces += area(x, low, high, name, colour, kind)
             first = False
@@ -160,6 +160,9 @@ def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: 
         traces.insert(0, _optimum(value, [x for trace in traces for x in trace["x"]]))  # behind the others
     better = "higher is better" if maximise else "lower is better"
     note = f"{better[0].upper()}{better[1:]}; bands span the seeds."
+    quantity = "return" if maximise else "cost"
+    if endless:
+        note += f" No finite {quantity} at the end: {', '.join(sorted(endless))}."
     if unbounded:
         note += f" No finite guarantee at the end: {', '.join(sorted(unbounded))}."
     if not known:
@@ -167,7 +170,7 @@ def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: 
         nearest, best = (min, max) if maximise else (max, min)
         value = nearest(ends) if ends else best(seen, default=math.nan)
     reach = _reach(value, maximise, seen) if seen else None
-    return panel(traces, over, f"{'return' if maximise else 'cost'} ({better})", note, log_x=True, y_range=reach)
+    return panel(traces, over, f"{quantity} ({better})", note, log_x=True, y_range=reach)
 
 
 def _optimum(value: float, places: Sequence[float]) -> dict[str, Any]:

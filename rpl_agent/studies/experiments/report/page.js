@@ -33,7 +33,8 @@ function draw(chart) {
   host.querySelector(".panel-note").textContent = panel.note || "";
   const place = host.querySelector(".chart");
   place.style.height = panel.layout.height ? panel.layout.height + "px" : "";
-  Plotly.react(place, fitted, merged(panel.layout), { responsive: true, displaylogo: false });
+  // not `react`, which leaves a logarithmic axis at 0.1 … 10^6 if the lines are those of before
+  Plotly.newPlot(place, fitted, merged(panel.layout), { responsive: true, displaylogo: false });
 }
 
 function build(chart) {
@@ -99,6 +100,6 @@ for (const section of document.querySelectorAll("section.table")) {
   });
 }
 
+root.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 charts.forEach(build);
-setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));

@@ -49,6 +49,14 @@ def page(title: str, headline: str, sections: Sequence[Section], charts: Sequenc
     )
 
 
+def counted(number: int, thing: str) -> str:
+    """
+    >>> counted(1, "world"), counted(1234, "table")
+    ('1 world', '1,234 tables')
+    """
+    return f"{number:,} {thing}{'s' if number != 1 else ''}"
+
+
 def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs

@@ -31,7 +31,7 @@ from rpl_agent.studies.experiments.report.open_run import (
     proposed_ties,
     unknown_rows,
 )
-from rpl_agent.studies.experiments.report.page import chart_section, data_section, page, table_section
+from rpl_agent.studies.experiments.report.page import chart_section, counted, data_section, page, table_section
 from rpl_agent.studies.experiments.tables import Table
 
 
@@ -118,7 +118,7 @@ def _write_run(
     target.parent.mkdir(parents=True, exist_ok=True)
     name = folder.resolve().name if certificate.model == UNNAMED else certificate.model
     target.write_text(page(f"{name}: certified policy", headline, sections, drawn))
-    text = f"{target}: {len(drawn)} charts, {len(tables)} tables"
+    text = f"{target}: {counted(len(drawn), 'chart')}, {counted(len(tables), 'table')}"
     return {"page": str(target), "run": str(folder), "charts": len(drawn), "text": text}
 
 

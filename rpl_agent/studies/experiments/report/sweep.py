@@ -23,6 +23,7 @@ from rpl_agent.studies.experiments.report.drawing import figures
 from rpl_agent.studies.experiments.report.page import (
     Section,
     chart_section,
+    counted,
     data_section,
     page,
     picture,
@@ -57,8 +58,10 @@ def _of(rows: Sequence[Row], chosen: tuple[str, ...]) -> dict[tuple, Row]:
 def _what(rows: Sequence[Row]) -> str:
     worlds = {row["task"]["instance"] for row in rows if "instance" in row["task"]}
     commits = sorted({(row["run"].get("commit") or "unknown")[:10] for row in rows})
-    machines = sorted({f"{row['run']['machine'].get('cpus')} cores" for row in rows})
-    return f"{len(rows)} runs on {len(worlds)} worlds, measured on {', '.join(machines)} at {', '.join(commits)}."
+    cores = {row["run"]["machine"].get("cpus") for row in rows}
+    machines = sorted(counted(number, "core") if number else "unknown cores" for number in cores)
+    ran = f"{counted(len(rows), 'run')} on {counted(len(worlds), 'world')}"
+    return f"{ran}, measured on {', '.join(machines)} at {', '.join(commits)}."
 
 
 def _tightness(rows: Sequence[Row]) -> str:
@@ -72,8 +75,8 @@ def _tightness(rows: Sequence[Row]) -> str:
         return ""
     return (
         f"On the same data the certified interval of {suites.set_name(*OURS)} is {median(ratios):.2f} times as wide as "
-        f"that of the paper's tightest set in the median of {len(ratios)} instances (from {min(ratios):.2f} to "
-        f"{max(ratios):.2f})."
+        f"that of the paper's tightest set in the median of {counted(len(ratios), 'instance')} (from "
+        f"{min(ratios):.2f} to {max(ratios):.2f})."
     )
 
 
@@ -102,7 +105,7 @@ def _held(uniform: Sequence[Row], online: Sequence[Row]) -> str:
     if not total:
         return ""
     held = "every one of them held" if not broken else f"{broken} of them did not hold"
-    return f"{total} certified intervals were compared with the true values: {held}."
+    return f"Compared with the true values: {counted(total, 'certified interval')}; {held}."
 
 
 def _violated(row: Row) -> bool:
@@ -124,8 +127,8 @@ def _agents(rows: Sequence[Row]) -> str:
     runs = {(row["task"]["instance"], row["task"]["agent"], row["task"]["seed"]) for row in rows}
     seeds = min(Counter((world, agent) for world, agent, _ in runs).values())
     return (
-        f"{len(agents)} agents were compared with at least {seeds} seeds each; "
-        f"{len(agents - certified)} of them end without any guarantee."
+        f"{counted(len(agents), 'agent')} ran with at least {counted(seeds, 'seed')} each; "
+        f"without any guarantee at the end: {len(agents - certified)}."
     )
 
 
@@ -164,13 +167,14 @@ def report(results: str | os.PathLike = "results", output: str | os.PathLike = "
     sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in headline(rows))
     target.write_text(page(TITLE, sentences, sections, drawn))
     written += [path for _, path in worlds]
+    shown = f"{counted(len(made), 'table')}, {counted(len(drawn), 'chart')}"
     return {
         "page": os.fspath(target),
         "rows": len(rows),
         "tables": len(made),
         "charts": len(drawn),
         "files": [os.fspath(path) for path in written],
-        "text": f"{target}: {len(made)} tables, {len(drawn)} charts from {len(rows)} runs",
+        "text": f"{target}: {shown} from {counted(len(rows), 'run')}",
     }
 
 
