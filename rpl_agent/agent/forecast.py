@@ -45,7 +45,7 @@ FOLLOWED = 10_000
 #: Marks are taken between slices of the data: at blocks, and at this many shares of the plan.
 SLICES = 40
 #: Default numbers of episodes of a curve. A search for a gap starts at the first number, and ends when the gap is met
-#: up to a share, or after this many evaluations.
+#: and less than this share of it is left over, or after this many evaluations.
 CURVE = (100, 1_000, 10_000, 100_000, 1_000_000)
 START, CLOSE, TRIES = 1_000, 0.02, 8
 #: Fewest and most data sets for each number of episodes; more are drawn while the standard error of the mean gap
@@ -218,21 +218,25 @@ def _search_regret(mean: Callable[[int], float], wanted: float, most: int) -> in
 
 
 def _search(drawn: Any, gap: float, most: int) -> int:
-    """The number of episodes after which the mean gap is small enough."""
-    n = min(START, most)
+    """The least number of episodes found after which the mean gap is small enough."""
+    n, least = min(START, most), None
     for _ in range(TRIES):
-        gaps = drawn(n)
-        mean = float(gaps.mean())
-        if abs(mean / gap - 1.0) <= CLOSE or (n == 1 and mean <= gap):
-            break
-        if n == most and mean > gap:
+        mean = float(drawn(n).mean())
+        if mean <= gap:
+            least = n if least is None else min(least, n)
+            if n == 1 or mean >= (1.0 - CLOSE) * gap:
+                break
+        elif n == most:
             raise ModelError(f"a gap of {gap:g} needs more than {most:,} episodes, as many as can be counted")
-        tried = n
-        factor = (mean / gap) ** 2 if np.isfinite(mean) else 100.0
-        n = int(np.clip(round(n * np.clip(factor, 1e-3, 1e4)), 1, most))
-        if n == tried:
-            break
-    return n
+        aim = (1.0 - 0.5 * CLOSE) * gap
+        factor = (mean / aim) ** 2 if np.isfinite(mean) else 100.0
+        ahead = int(np.clip(round(n * np.clip(factor, 1e-3, 1e4)), 1, most))
+        if ahead == n:
+            if mean <= gap:
+                break
+            ahead = n + 1
+        n = ahead
+    return n if least is None else least
 
 
 class _Imagined:

@@ -9,7 +9,7 @@ from benchmarks import block_worlds
 from rpl_agent import Config, ModelError, Objective, Policy, Polynomial, RPLAgent, build, certify
 from rpl_agent.agent.exploration import ForCertificate, ForRegret
 from rpl_agent.agent.exploration.goal import SamplingGoal
-from rpl_agent.agent.forecast import Sampler, _Imagined, enough, forecast
+from rpl_agent.agent.forecast import Sampler, _Imagined, _search, enough, forecast
 from rpl_agent.agent.schedule import Never
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.sampling import uniform_counts
@@ -62,6 +62,17 @@ def test_a_gap_that_is_asked_for_is_met_by_data():
         for seed in range(3)
     ]
     assert np.mean(real) == pytest.approx(0.05, rel=0.15)
+
+
+@pytest.mark.parametrize("first", [1.01, 0.97, 30.0, 0.002])
+def test_the_number_of_episodes_is_one_after_which_the_gap_is_small_enough(first):
+    """575 episodes were forecast for a gap of 0.02, and a gap of 0.0202 after them."""
+
+    def gaps(n):
+        return np.array([first * 0.02 * (1_000 / n) ** 0.5])
+
+    needed = _search(gaps, 0.02, 10**9)
+    assert 0.97 * 0.02 <= gaps(needed).mean() <= 0.02
 
 
 @pytest.mark.parametrize(
