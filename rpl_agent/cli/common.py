@@ -399,20 +399,22 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
     """Print one JSON object, or a small table for people (``text``, or ``data["text"]``, replaces it)."""
     data = dict(data)
     text = data.pop("text", text)
-    if arguments.json:
-        from rpl_agent.core.schema import jsonable  # imports numpy: only if there is a result to print
-
-        print(json.dumps(jsonable(data), allow_nan=False))
-        return
-    if text is not None:
+    if text is not None and not arguments.json:
         print("\n".join(map(_wrapped, text.splitlines())) if sys.stdout.isatty() else text)
         return
+    from rpl_agent.core.schema import jsonable  # imports numpy: only if there is a result to print
+
+    plain = jsonable(data)
+    if arguments.json:
+        print(json.dumps(plain, allow_nan=False))
+        return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, show_header=False, title_justify="left")
-    for key, value in data.items():
-        table.add_row(key.replace("_", " "), _shown(value))
+    for key, value in plain.items():
+        table.add_row(key.replace("_", " "), escape(_shown(value)))
     Console().print(table)
 
 
@@ -436,7 +438,9 @@ def _shown(value: Any) -> str:
         return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
     if isinstance(value, Mapping):
         return ", ".join(f"{key} = {_shown(entry)}" for key, entry in value.items())
-    return str(value)
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    return "–" if value is None else str(value)
 
 
 # -- runs in place of models -----------------------------------------------------------------------------------------

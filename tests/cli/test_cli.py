@@ -306,6 +306,22 @@ def test_no_number_is_broken_at_the_edge_of_a_terminal(monkeypatch, capsys):
     assert max(map(len, lines[:-2])) <= 80 and lines[2].startswith("    17.8552, ")
 
 
+def test_a_table_shows_numbers_and_names_as_people_write_them(capsys):
+    """An interval was "(np.float64(0.25), np.float64(0.5))", a missing value "None"."""
+    from argparse import Namespace
+
+    import numpy as np
+
+    from rpl_agent.cli.common import emit
+
+    found = {"paths": (np.float64(0.25), np.float64(0.5)), "names": ["p", "q"], "why": None, "decided": np.bool_(True)}
+    emit(Namespace(json=False), {**found, "folder": "[logs]/run"}, "answer")
+    shown = [line.split("│")[1:3] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert {key.strip(): value.strip() for key, value in shown} == {
+        "paths": "0.25, 0.5", "names": "p, q", "why": "–", "decided": "yes", "folder": "[logs]/run",
+    }  # fmt: skip
+
+
 def test_stopping_while_a_command_loads_leaves_no_traceback(monkeypatch, capsys):
     def interrupted():
         raise KeyboardInterrupt
