@@ -64,7 +64,7 @@ def test_a_gap_that_is_asked_for_is_met_by_data():
     assert np.mean(real) == pytest.approx(0.05, rel=0.15)
 
 
-@pytest.mark.parametrize("first", [1.01, 0.97, 30.0, 0.002])
+@pytest.mark.parametrize("first", [1.01, 0.97, 30.0, 0.2])
 def test_the_number_of_episodes_is_one_after_which_the_gap_is_small_enough(first):
     """575 episodes were forecast for a gap of 0.02, and a gap of 0.0202 after them."""
 
