@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import statistics
 import sys
 import time
@@ -87,7 +88,8 @@ def _improvement(rows: Rows) -> str:
 
 
 def _pump(rows: Rows) -> str:
-    return f"[{rows[0]['lower']:.2f}, {rows[0]['upper']:.2f}], {rows[0]['regret']:.3g}"
+    lower, upper = math.floor(100 * rows[0]["lower"]) / 100, math.ceil(100 * rows[0]["upper"]) / 100  # as in the README
+    return f"[{lower:.2f}, {upper:.2f}], {rows[0]['regret']:.3g}"
 
 
 def _table(rows: Rows) -> str:
@@ -99,7 +101,7 @@ def _sepsis(rows: Rows) -> str:
 
 
 CLAIMS = (
-    Claim("guarantee and regret of README's first program", "readme", "[10.89, 11.63], 0.0167", _pump),
+    Claim("guarantee and regret of README's first program", "readme", "[10.88, 11.64], 0.0167", _pump),
     Claim("relative gaps of README's table, 10^5 uniform episodes", "readme", "the table's coupled column", _table),
     Claim("width on ICU-Sepsis, 2,241 unknown rows, 10^6 stays", "sepsis", "docs/cases/sepsis.md", _sepsis),
     Claim("gap over the statistical ideal, six worlds, 10^5 episodes", "tightness", "at most 1.20", _ideal),
