@@ -25,6 +25,7 @@ from rpl_agent.agent.world.plays import ends_elsewhere, value_range
 from rpl_agent.core.errors import DataError, ModelError, finite_range, require_count
 from rpl_agent.core.evidence.ledger import check_stated_delta
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
+from rpl_agent.core.printed import interval_text
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
@@ -144,8 +145,8 @@ def contradiction_of(certificate: Certificate, lower: float, upper: float, certi
     if lower <= high and low <= upper:
         return None
     return (
-        f"the model is wrong: episodes give [{lower:.6g}, {upper:.6g}], the certificate "
-        f"[{certificate.lower:.6g}, {certificate.upper:.6g}]"
+        f"the model is wrong: episodes give {interval_text(lower, upper)}, the certificate "
+        f"{interval_text(certificate.lower, certificate.upper)}"
     )
 
 

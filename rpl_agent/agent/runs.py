@@ -31,6 +31,7 @@ from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import DataError, ModelError, text_of
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, ParametricMDP
+from rpl_agent.core.printed import interval_text
 from rpl_agent.core.schema import jsonable, read_json
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.improvement import Improvement, LogReturns
@@ -199,13 +200,12 @@ def evaluate_run(
         "contradiction": sampled.contradiction,
     }
     lines = [
-        f"{result['objective']}: certified [{certificate.lower:.6g}, {certificate.upper:.6g}]",
+        f"{result['objective']}: certified {interval_text(certificate.lower, certificate.upper)}",
         f"  Monte Carlo ({episodes:,} episodes): {result['monte_carlo']:.6g} ± {2 * sampled.value_error:.2g}",
     ]
     if math.isfinite(sampled.lower):
-        lines.append(
-            f"  without any model, with probability ≥ {1 - sampled.delta:g}: [{sampled.lower:.6g}, {sampled.upper:.6g}]"
-        )
+        interval = interval_text(sampled.lower, sampled.upper)
+        lines.append(f"  without any model, with probability ≥ {1 - sampled.delta:g}: {interval}")
     else:
         lines.append("  no bound without a model: give the range of an episode's value (--worth LEAST MOST)")
     if sampled.contradiction:
@@ -276,9 +276,9 @@ def verdict(
     found = replace(found, problems=[*problems, *found.problems])
     lines = [f"{path}: {'NOT ' if found.problems else ''}verified against {counts.total:,} transitions, with {origin}"]
     lines += [f"  {text}" for text in (*found.problems, *found.notes)]
-    lines.append(f"  claimed [{certificate.lower:.6g}, {certificate.upper:.6g}], ")
+    lines.append(f"  claimed {interval_text(certificate.lower, certificate.upper)}, ")
     is_known = not math.isnan(found.lower)
-    lines[-1] += f"recomputed [{found.lower:.6g}, {found.upper:.6g}]" if is_known else "not recomputed"
+    lines[-1] += f"recomputed {interval_text(found.lower, found.upper)}" if is_known else "not recomputed"
     lines += [] if found.proved is None else [f"  {found.proved}", *(f"    {line}" for line in found.question)]
     return jsonable(
         {

@@ -367,6 +367,7 @@ def _evaluate_table(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent import RPLAgent
     from rpl_agent.agent.world.named_env import named_or_registered
     from rpl_agent.cli.common import policy_of
+    from rpl_agent.core.printed import interval_text
     from rpl_agent.guarantee.shown import true_value
 
     for name in ("width", "algorithm"):
@@ -398,7 +399,9 @@ def _evaluate_table(arguments: argparse.Namespace) -> None:
     data |= {"lower": found.lower, "upper": found.upper, "delta": found.delta}
     text = f"{data['objective']}: {mean:.6g} ± {2 * deviation:.2g} ({arguments.episodes:,} episodes)"
     if math.isfinite(found.lower):
-        text += f"\n  without any model, with probability ≥ {1 - found.delta:g}: [{found.lower:.6g}, {found.upper:.6g}]"
+        text += (
+            f"\n  without any model, with probability ≥ {1 - found.delta:g}: {interval_text(found.lower, found.upper)}"
+        )
     else:
         text += "\n  no bound: give the range of an episode's value, --returns LO HI"
     if source.theta is not None:

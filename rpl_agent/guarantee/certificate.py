@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rpl_agent.core.model import Limit, Objective, Policy, Sense
+from rpl_agent.core.printed import FEW, ceil_text, floor_text, interval_text
 from rpl_agent.core.schema import Count, Positive, Share, Whole, jsonable, read_document, write_document
 from rpl_agent.core.version import __version__
 from rpl_agent.guarantee.untied.fixed import Visited
@@ -64,17 +65,18 @@ class LimitClaim:
 
     @property
     def sentence(self) -> str:
-        text, bound = self.limit.describe(), self.upper if self.limit.upward else self.lower
-        word = "at most" if self.limit.upward else "at least"
+        text, upward = self.limit.describe(), self.limit.upward
+        bound = ceil_text(self.upper) if upward else floor_text(self.lower)
+        word = "at most" if upward else "at least"
         if not self.possible:
-            other = "at least" if self.limit.upward else "at most"
-            return f"no policy keeps {text}: every one has {other} {self.best:.6g}"
+            other, best = ("at least", floor_text(self.best)) if upward else ("at most", ceil_text(self.best))
+            return f"no policy keeps {text}: every one has {other} {best}"
         if self.kept:
-            return f"the policy keeps {text}: {word} {bound:.6g}"
+            return f"the policy keeps {text}: {word} {bound}"
         if self.kept is None:
             more = "" if self.more_episodes is None else f"; about {self.more_episodes:,} more episodes (estimate)"
-            return f"the policy is not certified to keep {text} yet: {word} {bound:.6g}{more}"
-        return f"the policy breaks {text}: its value is in [{self.lower:.6g}, {self.upper:.6g}]"
+            return f"the policy is not certified to keep {text} yet: {word} {bound}{more}"
+        return f"the policy breaks {text}: its value is in {interval_text(self.lower, self.upper)}"
 
 
 @dataclass(frozen=True)
@@ -162,26 +164,27 @@ class Certificate:
             return self._limited_sentence
         close = f" and is {self.distance}" if self.regret < self.gap or self.optimal else ""
         if self.objective.sense is Sense.MAX:
-            own, best = f"achieves at least {self.lower:.6g}", f"achieves more than {self.upper:.6g}"
+            own, best = f"achieves at least {floor_text(self.lower)}", f"achieves more than {ceil_text(self.upper)}"
         else:
-            own, best = f"costs at most {self.upper:.6g}", f"costs less than {self.lower:.6g}"
+            own, best = f"costs at most {ceil_text(self.upper)}", f"costs less than {floor_text(self.lower)}"
         return f"this policy {own}{close}; no policy {best}"
 
     @property
     def distance(self) -> str:
         """How far the policy is from the best one, in words."""
         is_optimal = self.optimal and self.regret == 0.0
-        return "proved optimal" if is_optimal else f"within {self.regret:.4g} of the best possible"
+        return "proved optimal" if is_optimal else f"within {ceil_text(self.regret, FEW)} of the best possible"
 
     @property
     def _limited_sentence(self) -> str:
         maximising = self.objective.sense is Sense.MAX
-        far, own = (self.upper, self.lower) if maximising else (self.lower, self.upper)
+        ends = floor_text(self.lower), ceil_text(self.upper)
+        own, far = ends if maximising else ends[::-1]
         verb, than = ("achieves at least", "achieves more") if maximising else ("costs at most", "costs less")
         words = [claim.sentence for claim in self.limits]
-        words.append(f"it {verb} {own:.6g}")
+        words.append(f"it {verb} {own}")
         if self.limits_are_possible and not self.evaluated:  # bounds on a given policy say nothing about others
-            words.append(f"no policy that keeps every limit {than} than {far:.6g}")
+            words.append(f"no policy that keeps every limit {than} than {far}")
         return "; ".join(words)
 
     @property
@@ -243,7 +246,7 @@ class Certificate:
             subject = f"the policy's value{within} in"
         lines = [
             f"{self.objective.describe()}  on {self.model}",
-            f"  with probability ≥ {1 - self.delta:g}: {subject} [{self.lower:.6g}, {self.upper:.6g}]"
+            f"  with probability ≥ {1 - self.delta:g}: {subject} {interval_text(self.lower, self.upper)}"
             f"  (gap {self.gap:.4g})",
         ]
         if self.limits:

@@ -26,6 +26,7 @@ from rpl_agent.agent.schedule import Target
 from rpl_agent.agent.session import Session
 from rpl_agent.cli import main
 from rpl_agent.core.errors import DataError, ModelError
+from rpl_agent.core.model import Objective
 from rpl_agent.core.solver import solve_at
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.pipeline import Config
@@ -237,6 +238,10 @@ def test_lines_and_panel_show_the_figures(capsys):
     assert promise in " ".join(panel.split()) and "δ = 0.001" in panel
     assert "0.25 ≤ V ≤ 0.5" in panel and "solve 75%" in panel and "updates" in panel
     assert "not yet certified" not in panel and "at most 0.125: no policy is better by more" in panel
+    limited = session(sentence=promise)
+    limited.objective = Objective.parse("maximise probability of a subject to probability of b <= 0.1")
+    console.print(render(limited, [0.5]))
+    assert "no policy within the limits is better by more" in console.export_text()
     view = LiveView(Console(force_terminal=True, width=90))
     view.start()
     view.certified(session())

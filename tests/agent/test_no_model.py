@@ -21,6 +21,7 @@ from rpl_agent.agent.sampling.stepping import EnvSource
 from rpl_agent.agent.schedule import NEVER, Limits
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.core.model.states import canonical
+from rpl_agent.core.printed import floor_text
 from rpl_agent.guarantee.open_world.assumptions import Assumptions
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 from rpl_agent.guarantee.open_world.data import END, OpenData
@@ -75,7 +76,8 @@ def test_bounds_close_in_on_the_truth_and_say_what_they_assume():
     assert found.lower <= truth <= found.upper
     assert found.gap < 0.25 and found.regret == found.gap
     text = str(found)
-    assert f"this policy returns at least {found.lower:.6g} (it was played {found.plays:,} times), no policy" in text
+    played = f"(it was played {found.plays:,} times)"
+    assert f"this policy returns at least {floor_text(found.lower)} {played}, no policy" in text
     assert "Assumed: observations are a Markov state, returns lie in [0, 1]." in text
     assert "Nothing was assumed about which states exist or follow which: 3 states were seen" in text
     assert not found.proved  # that needs a file beside it

@@ -20,6 +20,7 @@ from rpl_agent.agent.output.logger import CSVWriter, Logger
 from rpl_agent.agent.session import RunSession
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.model import Sense
+from rpl_agent.core.printed import FEW, ceil_text, floor_text
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -113,8 +114,8 @@ def line(session: RunSession, left: float) -> str:
     certificate, target = session.certificate, require(session.target)
     bounds = ""
     if certificate is not None:
-        bounds = f"  lower {certificate.lower:.5g}  upper {certificate.upper:.5g}  gap {certificate.gap:.4g}"
-        bounds += f"  regret {certificate.regret:.4g}"
+        bounds = f"  lower {floor_text(certificate.lower, FEW)}  upper {ceil_text(certificate.upper, FEW)}"
+        bounds += f"  gap {certificate.gap:.4g}  regret {ceil_text(certificate.regret, FEW)}"
     return (
         f"{target.unit} {session.done:,}/{target.goal:,}  {session.rate:,.0f} steps/s"
         f"{bounds}  updates {session.updates:,}  elapsed {duration(session.clock.elapsed)}  left {duration(left)}"
@@ -222,10 +223,13 @@ def render(session: RunSession, gaps: list[float], left: float = math.nan) -> Gr
         table.add_row("guarantee", "not yet certified")
     else:
         delta = session.config.delta
-        table.add_row("guarantee", Text(f"{certificate.lower:.6g} ≤ V ≤ {certificate.upper:.6g}", style="bold"))
+        table.add_row(
+            "guarantee", Text(f"{floor_text(certificate.lower)} ≤ V ≤ {ceil_text(certificate.upper)}", style="bold")
+        )
         table.add_row("", f"with probability ≥ {1 - delta:g} (δ = {delta:g}) {certificate.sentence}")
         table.add_row("gap", Text.assemble(f"{certificate.gap:.4g}  ", (sparkline(gaps), "green")))
-        table.add_row("regret", f"at most {certificate.regret:.4g}: no policy is better by more")
+        others = "no policy within the limits" if session.objective.limits else "no policy"
+        table.add_row("regret", f"at most {ceil_text(certificate.regret, FEW)}: {others} is better by more")
     if session.returns:
         name, sign = ("cost", -1) if session.objective.sense is Sense.MIN else ("return", 1)
         table.add_row("exploring", f"mean {name} of the exploring policy {sign * np.mean(session.returns):.5g}")

@@ -20,6 +20,7 @@ from rpl_agent.core.errors import ModelError, require_kind
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.printed import ceil_text, interval_text
 from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.combined import CombinedModel, WeightedSum
@@ -85,12 +86,12 @@ class ObjectiveCurve:
             f"  {'policy':>6}  {first:>36}  {second:>36}",
         ]
         for k, point in enumerate(self.points):
-            ends = [f"[{low:.6g}, {high:.6g}]" for low, high in zip(point.lower, point.upper)]
+            ends = [interval_text(low, high) for low, high in zip(point.lower, point.upper)]
             lines.append(f"  {k + 1:>6}  {ends[0]:>36}  {ends[1]:>36}")
         lines.append("  for every policy:")
         for plane in self.half_planes:
             terms = [f"{s * w:+.4g} · V{k + 1}" for k, (s, w) in enumerate(zip(self.signs, plane.weights)) if w]
-            lines.append(f"  {' '.join(terms)} ≤ {plane.most:.6g}")
+            lines.append(f"  {' '.join(terms)} ≤ {ceil_text(plane.most)}")
         return "\n".join(lines)
 
 

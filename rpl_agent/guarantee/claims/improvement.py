@@ -33,6 +33,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.printed import floor_text, interval_text
 from rpl_agent.core.schema import Count, jsonable, read_document, write_document
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate
@@ -157,10 +158,10 @@ class Improvement:
     @property
     def sentence(self) -> str:
         if self.improves:
-            return f"the policy is better than the baseline by at least {self.lower:.6g}"
+            return f"the policy is better than the baseline by at least {floor_text(self.lower)}"
         if self.upper < 0.0:
-            return f"the policy is worse than the baseline by at least {-self.upper:.6g}"
-        return f"no improvement is certified yet: the policy gains at least {self.lower:.6g}"
+            return f"the policy is worse than the baseline by at least {floor_text(-self.upper)}"
+        return f"no improvement is certified yet: the policy gains at least {floor_text(self.lower)}"
 
     @property
     def outlook(self) -> str:
@@ -189,9 +190,9 @@ class Improvement:
         lines = [
             f"{self.objective.describe()}  on {self.model}",
             f"  with probability ≥ {1 - self.delta:g}: {self.sentence}",
-            f"  improvement in [{self.lower:.6g}, {self.upper:.6g}], by {self.method}; estimate {self.estimate:.6g}",
-            f"  policy ({self.chosen}): value in [{low:.6g}, {high:.6g}]",
-            f"  baseline ({self.known}): value in [{first:.6g}, {last:.6g}]",
+            f"  improvement in {interval_text(self.lower, self.upper)}, by {self.method}; estimate {self.estimate:.6g}",
+            f"  policy ({self.chosen}): value in {interval_text(low, high)}",
+            f"  baseline ({self.known}): value in {interval_text(first, last)}",
             f"  from {self.samples:,} transitions, {self.episodes:,} episodes; no propensities, no bets",
         ]
         lines += [f"  {self.outlook}"] if self.outlook else []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rpl_agent.core.coupled.regret import difference_above
+from rpl_agent.core.printed import ceil_text, floor_text
 from rpl_agent.core.schema import Share, Whole, jsonable, read_document, write_document
 from rpl_agent.guarantee.certificate import versions
 
@@ -68,8 +69,8 @@ class OpenCertificate:
     def sentence(self) -> str:
         """What holds with probability ≥ 1 − δ, as a sentence."""
         return (
-            f"this policy returns at least {self.lower:.6g} (it was played {self.plays:,} times), no policy returns "
-            f"more than {self.upper:.6g}"
+            f"this policy returns at least {floor_text(self.lower)} (it was played {self.plays:,} times), no policy "
+            f"returns more than {ceil_text(self.upper)}"
         )
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 
 from rpl_agent.core.model import Kind, Objective, Sense
 from rpl_agent.core.model.pmdp import UNNAMED
+from rpl_agent.core.printed import ceil_text, floor_text
 from rpl_agent.studies.experiments.report.charts import ReportChart, area, line, log_axis
 
 Points = Mapping[str, np.ndarray]
@@ -19,30 +20,14 @@ POLICY, EVERY, TRUTH = "#0072B2", "#D55E00", "#009E73"
 DIGITS = 3
 
 
-def floor_digits(value: float, digits: int = DIGITS) -> str:
-    """The value with few digits, rounded down, so that what holds of it holds of the text.
-
-    >>> floor_digits(0.25949), floor_digits(-1.2345), floor_digits(1234.5)
-    ('0.259', '-1.24', '1230')
-    """
-    return _rounded(value, digits, math.floor)
+def floor_digits(value: float) -> str:
+    """At most the value, in few digits."""
+    return floor_text(value, DIGITS).replace("inf", "∞")
 
 
-def ceil_digits(value: float, digits: int = DIGITS) -> str:
-    """The same, rounded up.
-
-    >>> ceil_digits(0.31496), ceil_digits(0.0)
-    ('0.315', '0')
-    """
-    return _rounded(value, digits, math.ceil)
-
-
-def _rounded(value: float, digits: int, rounding: Any) -> str:
-    if value == 0.0 or not math.isfinite(value):
-        return f"{value:g}".replace("inf", "∞")
-    places = digits - 1 - math.floor(math.log10(abs(value)))
-    scale = 10.0**places
-    return f"{rounding(value * scale) / scale:.{digits + 3}g}"
+def ceil_digits(value: float) -> str:
+    """At least the value, in few digits."""
+    return ceil_text(value, DIGITS).replace("inf", "∞")
 
 
 def quantity(objective: Objective) -> str:

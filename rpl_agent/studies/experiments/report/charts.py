@@ -138,7 +138,9 @@ def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: 
     value, maximise = number(rows[0]["result"]["value"]), rows[0]["result"]["sense"] == "max"
     fields = {"true": "true", "guarantee": "certified", "bound": "upper" if maximise else "lower"}
     known = math.isfinite(value)
-    traces, unbounded, endless, seen, ends = [], [], [], [value] if known else [], []
+    traces, seen, ends = [], [value] if known else [], []
+    endless: list[str] = []
+    unbounded: list[str] = []
     for (name, colour), some in grouped(rows, names).items():
         first = True
         for kind, column in fields.items():
