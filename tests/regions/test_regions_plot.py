@@ -110,6 +110,18 @@ def test_a_map_shows_the_policy_and_not_the_silent_states_behind_its_payments():
     assert shown.action[3, 11] == -1 and shown.ends == {"G": "goal"}
 
 
+def test_marks_of_a_map_are_evenly_spaced():
+    """CliffWalking's columns were 0, …, 8, 9, 11."""
+    from rpl_agent.agent.output.plotting.policy_map import draw, policy_map
+    from rpl_agent.core.solver import solve_at
+    from rpl_envs.toy.cliff_walking import cliff_walking_model
+
+    pmdp, objective = cliff_walking_model()
+    theta = np.array([1.0])
+    figure = draw(policy_map(pmdp.instantiate(theta), solve_at(pmdp, theta, objective).policy), "policy")
+    assert figure.axes[0].get_xticks().tolist() == list(range(12))
+
+
 def test_ends_of_plays_are_named_by_their_rarest_label():
     from rpl_agent.agent.output.plotting.policy_map import draw, policy_map
     from rpl_agent.core.solver import solve_at

@@ -23,6 +23,8 @@ FAVOURITES = (("x", "y"), ("step", "money"), ("money1", "money2"), ("col", "row"
 STEPS = 400
 #: cells visited less often than this (expected visits per play) are left empty
 RARE = 1e-6
+#: most marks on an axis
+MARKS = 12
 #: an action has no direction if it moves less than this share of the strongest
 FAINT = 0.25
 #: vertical axes that count from the top, as the lines of a map
@@ -189,7 +191,7 @@ def draw(shown: PolicyMap, title: str) -> Any:
         for y, x in np.argwhere(shown.symbols != ""):
             axes.text(x, y, shown.symbols[y, x], ha="center", va="center", fontsize=8)
     for axis, values in ((axes.xaxis, shown.xs), (axes.yaxis, shown.ys)):
-        places = np.unique(np.linspace(0, len(values) - 1, min(len(values), 11)).astype(int))
+        places = np.arange(0, len(values), -(-len(values) // MARKS))
         axis.set_ticks(places, [str(v) for v in values[places]])
     axes.set_xlabel(shown.axes[0])
     axes.set_ylabel(shown.axes[1])
