@@ -154,8 +154,13 @@ def closing_chart(points: Points, certificate: Any, maximise: bool, others: str 
     above = {"orientation": "h", "x": 0.0, "yanchor": "bottom"}  # a legend above a plot covers no curve
     layout = {
         "xaxis": {"title": {"text": "episodes"}, **log_axis(x), "anchor": "y2"},
-        "yaxis": {"title": {"text": "value"}, "domain": [0.42, 1.0], "automargin": True},
-        "yaxis2": {"title": {"text": "regret"}, **log_axis(shown), "domain": [0.0, 0.3], "automargin": True},
+        "yaxis": {"title": {"text": "value", "standoff": 12}, "domain": [0.42, 1.0], "automargin": True},
+        "yaxis2": {
+            "title": {"text": "regret", "standoff": 12},
+            **log_axis(shown),
+            "domain": [0.0, 0.3],
+            "automargin": True,
+        },
         "legend": {**above, "y": 1.0},
         "legend2": {**above, "y": 0.3},
         "height": 560,
