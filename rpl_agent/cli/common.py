@@ -327,7 +327,7 @@ def world_source(name: str) -> ModelSource:
     import gymnasium as gym
 
     import rpl_envs  # noqa: F401  (registers our ids)
-    from rpl_agent.agent.world.named_env import absolute, make_named, names_code
+    from rpl_agent.agent.world.named_env import absolute, make_named, names_code, not_registered
 
     no_model: Any = None
     if names_code(name):
@@ -337,7 +337,7 @@ def world_source(name: str) -> ModelSource:
             named, no_model, no_model, None, 0, lambda render_mode: make_named(named, render_mode)[0], options
         )
     if name not in gym.registry:
-        raise ModelError(f"no environment {name!r} is registered: give its id, module:Id or path/to/file.py:factory")
+        raise not_registered(name)
     return ModelSource(name, no_model, no_model, None, 0, partial(gym.make, name), {})
 
 

@@ -92,6 +92,7 @@ def test_a_file_may_state_the_facts_itself(world, capsys):
         (["train", "rpl/Betting-25-v0", "--discount", "0.9"], "discount is for environments without a model"),
         (["train", "--model", "x.prism", "--returns", "0", "1"], "are for environments without a model"),
         (["train", "Nowhere-v0", "--returns", "0", "1"], "no environment 'Nowhere-v0' is registered"),
+        (["train", "FrozenLake-v0", "--returns", "0", "1"], "is registered: the nearest is FrozenLake-v1"),
         (["train", "FrozenLake-v1", "--returns", "1", "0"], "low < high"),
     ],
 )

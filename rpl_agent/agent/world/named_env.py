@@ -18,6 +18,7 @@ import inspect
 import os
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -91,8 +92,17 @@ def named_or_registered(text: str) -> tuple[Any, dict[str, Any]]:
         return make_named(text)
     env = make_registered(text)
     if env is None:
-        raise ModelError(f"no environment {text!r} is registered: give its id, module:Id or path/to/file.py:factory")
+        raise not_registered(text)
     return env, {}
+
+
+def not_registered(text: str) -> ModelError:
+    """The error for an id that no environment has; it names the nearest, such as another version."""
+    import gymnasium as gym
+
+    near = get_close_matches(text, list(gym.registry), 1, cutoff=0.8)
+    hint = f"the nearest is {near[0]}" if near else "give its id, module:Id or path/to/file.py:factory"
+    return ModelError(f"no environment {text!r} is registered: {hint}")
 
 
 def _choices(path: Path) -> str:
