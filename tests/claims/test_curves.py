@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import product
 
 import numpy as np
@@ -50,6 +51,21 @@ def test_boxes_and_half_planes_hold_for_every_policy(pair, sized):
             for plane in found.half_planes:
                 gains = np.where(np.isfinite(values), found.signs * values, -np.inf)
                 assert gains @ plane.weights <= plane.most + 1e-6, (policy.rows, plane)
+
+
+def test_printed_half_planes_are_those_that_are_certified():
+    """Weights were printed with four digits, the bound with six: such a half plane may cut off a policy."""
+    pmdp = corridor()
+    theta = np.array([0.5, 0.6])
+    counts = uniform_counts(pmdp, Objective.parse(PAIRS[0][0]), theta, 400, 60, 1)
+    found = curve(pmdp, counts, PAIRS[0], points=5, delta=0.01)
+    lines = str(found).split("for every policy:\n")[1].splitlines()
+    for line, plane in zip(lines, found.half_planes, strict=True):
+        terms, bound = line.split(" ≤ ")
+        weights = {name: float(weight) for weight, name in re.findall(r"([+-]\S+) · (V\d)", terms)}
+        for k, (sign, weight) in enumerate(zip(found.signs, plane.weights)):
+            assert weights.get(f"V{k + 1}", 0.0) == sign * weight
+        assert plane.most <= float(bound) <= plane.most + 1e-5 * abs(plane.most)
 
 
 def test_more_data_bring_boxes_to_the_edge(tmp_path):

@@ -90,7 +90,8 @@ class ObjectiveCurve:
             lines.append(f"  {k + 1:>6}  {ends[0]:>36}  {ends[1]:>36}")
         lines.append("  for every policy:")
         for plane in self.half_planes:
-            terms = [f"{s * w:+.4g} · V{k + 1}" for k, (s, w) in enumerate(zip(self.signs, plane.weights)) if w]
+            # with all digits: the statement is not true of rounded weights
+            terms = [f"{s * w:+} · V{k + 1}" for k, (s, w) in enumerate(zip(self.signs, plane.weights)) if w]
             lines.append(f"  {' '.join(terms)} ≤ {ceil_text(plane.most)}")
         return "\n".join(lines)
 
