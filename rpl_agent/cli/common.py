@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.parser import Options, Parser, add_call, between, count, seed
 from rpl_agent.core.errors import DataError, ModelError, listed
+from rpl_agent.core.printed import ceil_text, floor_text
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -395,6 +396,10 @@ def _range(text: str) -> tuple[float, float]:
         raise ModelError(f"--param range {text!r}: expected LO:HI") from None
 
 
+#: Fields that are bounds, with what rounds them outward.
+BOUNDS = {"lower": floor_text, "upper": ceil_text, "regret": ceil_text}
+
+
 def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, text: str | None = None) -> None:
     """Print one JSON object, or a small table for people (``text``, or ``data["text"]``, replaces it)."""
     data = dict(data)
@@ -414,7 +419,8 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
 
     table = Table(title=title, show_header=False, title_justify="left")
     for key, value in plain.items():
-        table.add_row(key.replace("_", " "), escape(_shown(value)))
+        rounded = BOUNDS.get(key) if isinstance(value, float) else None
+        table.add_row(key.replace("_", " "), escape(rounded(value) if rounded else _shown(value)))
     Console().print(table)
 
 

@@ -315,10 +315,12 @@ def test_a_table_shows_numbers_and_names_as_people_write_them(capsys):
     from rpl_agent.cli.common import emit
 
     found = {"paths": (np.float64(0.25), np.float64(0.5)), "names": ["p", "q"], "why": None, "decided": np.bool_(True)}
-    emit(Namespace(json=False), {**found, "folder": "[logs]/run"}, "answer")
+    bounds = {"lower": 0.26631493168, "upper": 0.30374002904, "estimate": 0.28410275187}
+    emit(Namespace(json=False), {**found, **bounds, "folder": "[logs]/run"}, "answer")
     shown = [line.split("│")[1:3] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert {key.strip(): value.strip() for key, value in shown} == {
         "paths": "0.25, 0.5", "names": "p, q", "why": "–", "decided": "yes", "folder": "[logs]/run",
+        "lower": "0.266314", "upper": "0.303741", "estimate": "0.284103",
     }  # fmt: skip
 
 

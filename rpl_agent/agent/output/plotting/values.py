@@ -12,6 +12,7 @@ from rpl_agent.core.coupled.boxes import BoxBounds
 from rpl_agent.core.coupled.region import EVERYWHERE, Partition, RegionSolution
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.model import Domain
+from rpl_agent.core.printed import FEW, ceil_text, floor_text
 
 #: points of a curve, and of each side of a map
 CURVE, GRID = 81, 25
@@ -70,7 +71,7 @@ def plot_values(picture: ValuePicture, path: str | Path) -> Path:
 
 def _title(picture: ValuePicture) -> str:
     name = ("1 − " if picture.complement else "") + picture.solution.objective.describe()
-    text = f"{name}: {picture.ends[0]:.4g} to {picture.ends[1]:.4g}"
+    text = f"{name}: {floor_text(picture.ends[0], FEW)} to {ceil_text(picture.ends[1], FEW)}"
     if picture.question is None:
         return text
     return f"{text}\n{picture.question[0]} {picture.question[1]:.6g}: {picture.answer}"
