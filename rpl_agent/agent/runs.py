@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
-from rpl_agent.agent.discovery.session import OpenSession
+from rpl_agent.agent.discovery.session import OpenSession, require_unrefuted
 from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.agent.output.logger import write_open_proved, write_proved
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
@@ -339,7 +339,8 @@ def open_certificate(folder: Path) -> OpenCertificate | None:
     path = folder / "certificate.json"
     if is_open_certificate(path):
         return OpenCertificate.from_json(path)
-    if not path.is_file() and is_open(read_latest(folder / CHECKPOINT)[0]):
+    if not path.is_file() and is_open((stored := read_latest(folder / CHECKPOINT))[0]):
+        require_unrefuted(read_open(*stored).refuted)
         require_certificate(folder)
     return None
 

@@ -74,6 +74,16 @@ def test_what_a_run_without_a_model_lacks_is_named(world, capsys):
     assert main(["certify", "logs/a"]) == 0 and main(["info", "logs/a"]) == 0
 
 
+def test_a_run_that_is_refuted_is_not_told_to_write_a_certificate(world, capsys):
+    """`report` advised `certify`, which then refused."""
+    given = ("--returns", "-200", "20", "--budget", "20", "--name", "a", "--log-dir", "logs")
+    assert main(["train", "Taxi-v4", *given, "--quiet"]) != 0
+    capsys.readouterr()
+    for arguments in (["info", "logs/a"], ["report", "logs/a"], ["certify", "logs/a"]):
+        assert main(arguments) != 0
+        assert "no certificate: what was assumed is refuted (episode" in capsys.readouterr().err
+
+
 def test_a_picture_is_no_certificate(world, capsys):
     (world / "picture.png").write_bytes(b"\x89PNG\xff")
     assert main(["certify", "picture.png", "--verify"]) == 2

@@ -229,8 +229,7 @@ class OpenSession(OpenRecord, RunSession):
     def update_certificate(self, is_quick: bool = False) -> OpenCertificate:
         """The policy with the best guarantee, and the least bound on every policy, so far."""
         experience, (low, high) = self.experience, self.assumptions.overall
-        if experience.refuted is not None:
-            raise DataError(f"no certificate: what was assumed is refuted ({experience.refuted})")
+        require_unrefuted(experience.refuted)
         data = experience.data
         self._bound()
         upper = experience.upper.start(data) if data.starts else high
@@ -332,3 +331,9 @@ class OpenSession(OpenRecord, RunSession):
             "returns": f"[{low:g}, {high:g}]",
             "seed": self.seed,
         }
+
+
+def require_unrefuted(refuted: str | None) -> None:
+    """Raise if a step contradicted what was assumed: there is no certificate then, and none can be written."""
+    if refuted is not None:
+        raise DataError(f"no certificate: what was assumed is refuted ({refuted})")
