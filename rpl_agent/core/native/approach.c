@@ -9,20 +9,12 @@
 
 #include "known.h"
 
-/* Sweeps over the strategies of one full sweep, and the share of its change that they leave. */
-#define INNER 24
-#define LEFT 0.1
-/* How often in a row sweeps may leave more before BiCGSTAB takes over, from then on whenever they do. */
-#define PATIENCE 3
 /* Sweeps that count steps before BiCGSTAB takes over; fewer where plays have to wait for their way out. */
 #define COUNTING 48
 #define WAITING 8
-#define MOST_FULL_SWEEPS 200
 /* Steps of BiCGSTAB; fewer where factors are cheap. */
 #define MOST_STEPS 300
 #define NARROW_STEPS 60
-/* The mean distance between a place and the farthest that it leads to, up to which factors are worth their fill. */
-#define NARROW 120.0
 
 /* The places of the chain in turn, or only those listed in `kept`, at their pace or not; the largest change of x. */
 INLINE double relax_once(const known *k, const int32_t *kept, const double *pace, const double *right, double *x)
@@ -226,7 +218,7 @@ bool count_own_steps(known *k)
 }
 
 int64_t worst_totals(const graph *g, double gamma, const double *chances, const int32_t *expression,
-                     const double *reward, const effort *allowed, bool *done, double *values, double *numbers,
+                     const double *reward, const effort *allowed, const bool *done, double *values, double *numbers,
                      int32_t *indices, int64_t *integers)
 {
     const int64_t states = g->count, rows = g->state_ptr[states], transitions = g->row_ptr[rows];

@@ -555,6 +555,33 @@ int64_t open_sweeps(const open_rows *rows, const stake_mixture *bets, int64_t mo
                     int64_t *changed /*[rows.states]*/, int64_t *tested /*[rows.rows]*/,
                     int64_t *clock /*[1]*/, double *x SCRATCH /*[rows.row_ptr[rows.rows]]*/);
 
+/* ---------------------------------------------------------------------- sweeps over parts in which plays come back */
+
+/* These hold against a known nature (known.c, approach.c) and against any other (solver/cyclic/sweeping.py). Sweeps over the
+ * strategies of one full sweep, and the share of its change that they may leave: */
+#define INNER 24
+#define LEFT 0.1
+/* How often in a row they may leave more before BiCGSTAB takes over; and the most full sweeps. */
+#define PATIENCE 3
+#define MOST_FULL_SWEEPS 200
+/* Attempts to find bounds, each with values closer to the fixpoint. */
+#define ROUNDS 12
+/* Bounds that are too wide are asked again, at most so many times narrower, and those that fail narrower by this factor:
+ * either may be due to a strategy that pays for wide margins only. */
+#define MOST_EXCESS 8.0
+#define NARROWER 0.25
+/* Only bounds this narrow are mended: above it more digits take fewer sweeps than mending. */
+#define FINE 1e-6
+/* Steps to a target are counted when values change by less: a count takes as many sweeps as the values do, and as long as
+ * these change by more, rows change and need another. */
+#define COUNTED 2e-7
+/* States that are verified before the first look for a failure. */
+#define AT_FIRST 256
+/* The mean distance between a place and the farthest that it leads to, up to which factors are worth their fill. */
+#define NARROW 120.0
+/* Margins below this, relative to the values, are not far enough from rounding. */
+#define LEAST_MARGIN 2e-14
+
 /* ---------------------------------------------------------------------- known.c, decided.c, loops.c, part.c, approach.c: a known nature */
 
 /* Probabilities to `reach` a target, costs that are infinite if it is missed (`must_reach`), or sums of rewards >= 0. */
@@ -593,7 +620,7 @@ typedef struct effort {
  * would be needed than allowed or a total is too large. */
 int64_t worst_totals(const graph *g, double gamma, const double *chances /*[*]*/,
                      const int32_t *expression /*[g.row_ptr[g.state_ptr[g.count]]]*/,
-                     const double *reward /*[g.state_ptr[g.count]]*/, const effort *allowed, bool *done /*[g.count]*/,
+                     const double *reward /*[g.state_ptr[g.count]]*/, const effort *allowed, const bool *done /*[g.count]*/,
                      double *values /*[g.count]*/,
                      double *numbers SCRATCH /*[11 * g.count + 2 * g.state_ptr[g.count]
                                                 + g.row_ptr[g.state_ptr[g.count]] + allowed.capacity]*/,

@@ -11,26 +11,11 @@
 
 #include "known.h"
 
-/* Attempts, each with values closer to the fixpoint. */
-#define ROUNDS 12
-/* Mended bounds that are too wide are asked again, at most so many times narrower. */
-#define MOST_EXCESS 8.0
-/* Bounds that fail are asked again, narrower by this factor: another strategy may pay for wide margins only. */
-#define NARROWER 0.25
-/* Only bounds this narrow are mended: above it more digits take fewer sweeps than mending. */
-#define FINE 1e-6
-/* Steps are counted when values change by less: a count takes as many sweeps as the values do, and as long as these change
- * by more, rows change and need another. */
-#define COUNTED 2e-7
-/* Places that are verified before the first look for a failure; then twice as many, and so on. */
-#define AT_FIRST 256
 /* Parts of at most so many states take no time: their bounds are brought at least this close. */
 #define FEW_STATES 100
 #define CLOSE 1e-11
 /* Steps that differ in cost by at most this factor are counted by it. */
 #define ABOUT 4.0
-/* Margins below this, relative to the values, are not far enough from rounding. */
-#define LEAST_MARGIN 2e-14
 
 /* ---------------------------------------------------------------------- bounds of a part */
 

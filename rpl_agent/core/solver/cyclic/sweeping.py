@@ -15,33 +15,19 @@ from functools import cached_property
 
 import numpy as np
 
+from rpl_agent.core.native import core
 from rpl_agent.core.solver.cyclic.local import Local
 from rpl_agent.core.solver.cyclic.quotient import Quotient, collapse
 from rpl_agent.core.solver.cyclic.strategies import proper_start, scale_of
 from rpl_agent.core.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.core.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
 
-#: sweeps over the strategies of one full sweep, and the share of its change that they may leave
-INNER, LEFT = 24, 0.1
-#: how often they may leave more until they are accelerated, and the most full sweeps
-PATIENCE, MOST_FULL_SWEEPS = 4, 200
-#: the same where an exact solution is cheap and given preference
+#: how often sweeps may leave more than they should where an exact solution is cheap and given preference
 LITTLE_PATIENCE = 2
-#: how often values are brought closer; at most by how much the width is adjusted where mended bounds are too wide, and
-#: by how much where bounds fail: either may be due to a strategy that pays for larger margins only
-ROUNDS, MOST_EXCESS, NARROWER = 12, 8.0, 0.25
-#: the width of bounds after wider ones have failed at all margins that the values admit, and the widest that are
-#: mended: digits take fewer sweeps than mending does
-FINE = 1e-6
-#: steps to a target are counted when values change by less: a count takes as many sweeps as the values do, and as long
-#: as these change by more, rows change and need another
-COUNTED = 2e-7
-#: states that are verified before the first look for a failure
-AT_FIRST = 256
+#: sweeps that count steps before they are accelerated
+COUNTING = 96
 #: parts with fronts up to this (see `Local.front`) are factorised as fast as a few hundred sweeps are made
-NARROW = 120
-#: margins below this, relative to the values, are not far enough from rounding
-LEAST_MARGIN = 2e-14
+NARROW = core.NARROW
 
 
 @dataclass(eq=False)
@@ -85,13 +71,13 @@ class _Values:
 
     def approach(self, tolerance: float) -> bool:
         """Sweep until values change by at most ``tolerance``; False if that is too slow."""
-        for _ in range(MOST_FULL_SWEEPS):
+        for _ in range(core.MOST_FULL_SWEEPS):
             self._full_sweep()
             if self.change <= tolerance:
                 return True
             if self.stalls or self.sweeps > self.budget or not np.isfinite(self.change):
                 return False
-            self._strategy_sweeps(max(LEFT * self.change, 0.5 * tolerance))
+            self._strategy_sweeps(max(core.LEFT * self.change, 0.5 * tolerance))
         return False
 
     def _full_sweep(self) -> None:
@@ -106,10 +92,10 @@ class _Values:
 
     def _strategy_sweeps(self, tolerance: float) -> None:
         chain = self.local.assembled(self.values, self.rows, self.p, 0.0)
-        used = chain.relax(self.values, INNER, tolerance)
+        used = chain.relax(self.values, core.INNER, tolerance)
         self.sweeps += used
-        self.slow = self.slow + 1 if used == INNER else 0
-        if self.slow >= PATIENCE and not self.stalls:
+        self.slow = self.slow + 1 if used == core.INNER else 0
+        if self.slow >= core.PATIENCE and not self.stalls:
             self.sweeps += chain.accelerate(self.values, tolerance)
 
     def steps_left(self) -> np.ndarray | None:
@@ -117,13 +103,13 @@ class _Values:
         local = self.local
         steps = np.zeros(local.n + local.m) if self.steps is None else self.steps
         chain = local.assembled(steps, self.rows, self.p, 1.0, pays=False)
-        used = chain.relax(steps, PATIENCE * INNER, 0.25)
-        if used == PATIENCE * INNER:
+        used = chain.relax(steps, COUNTING, 0.25)
+        if used == COUNTING:
             if is_narrow(local):
                 return None
             used += chain.accelerate(steps, 0.1)
-            more = chain.relax(steps, INNER, 0.25)
-            if more == INNER:
+            more = chain.relax(steps, core.INNER, 0.25)
+            if more == core.INNER:
                 return None
             used += more
         self.sweeps += used
@@ -187,7 +173,7 @@ def verified(problem: Problem, checked: Local, values: np.ndarray, is_upper: boo
     ``strict`` in every state; from below, in those with a value above 0. Most failures are among the first states.
     """
     clip(problem, checked.n, values)
-    first, last, image = 0, AT_FIRST, values.copy()
+    first, last, image = 0, core.AT_FIRST, values.copy()
     while first < checked.n:
         some = slice(first, min(last, checked.n))
         checked.images(some, values, image, upward=is_upper)
@@ -248,14 +234,14 @@ def swept_bounds(
     local.forget_bounds()
     work.forget_bounds()
     found, goal = _Values.of(work, inner, budget), _Goal(width)
-    tolerance = 0.02 * width if problem.criterion.pays else min(0.02 * width, COUNTED)
-    for _ in range(ROUNDS):
+    tolerance = 0.02 * width if problem.criterion.pays else min(0.02 * width, core.COUNTED)
+    for _ in range(core.ROUNDS):
         if not found.approach(tolerance):
             return None
         sides = list(_sides(problem, local, found, quotient, start))
         if len(sides) < 2:
             return None
-        least = LEAST_MARGIN * scale_of(local, found.values)
+        least = core.LEAST_MARGIN * scale_of(local, found.values)
         bounds = _search(problem, sides, (exit_low, exit_high), apart, max(4.0 * found.change, least), goal)
         if bounds is not None:
             return Swept(*bounds, sides[int(problem.proper_max)].found.rows, found.sweeps)
@@ -290,15 +276,15 @@ def _search(
             excess = _excess(*bounds, sides[0].local.n, goal.width, apart)
             if excess <= 1.0:
                 return bounds
-            goal.width /= min(excess, MOST_EXCESS)
+            goal.width /= min(excess, core.MOST_EXCESS)
         elif goal.mend:
             goal.width = 0.0
             return None
         else:
-            failed, goal.mend = True, goal.width <= FINE
-            goal.width *= NARROWER
+            failed, goal.mend = True, goal.width <= core.FINE
+            goal.width *= core.NARROWER
     if failed:
-        goal.width = min(goal.width, FINE)
+        goal.width = min(goal.width, core.FINE)
     return None
 
 
