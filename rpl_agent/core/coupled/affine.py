@@ -295,8 +295,11 @@ class AffineProof:
         chances, proved = chances_of(problem, bound.frame), ~open_states
         if self.cuts is None or rows is None or chances.curvature is not None:
             return proved
+        alone = np.zeros(problem.pmdp.num_rows, dtype=bool)
+        if step is None:
+            alone = row_excess(problem, chances, bound.side, (bound.moved, bound.gradient)) <= 0.0
         A, b = (part[rows.chosen] for part in self.cuts)
-        return proved | proved_states(problem, bound, chances, (A, b), np.flatnonzero(open_states), step)
+        return proved | proved_states(problem, bound, chances, (A, b), np.flatnonzero(open_states), step, alone)
 
     def _end_issues(self, bound: AffineBound) -> list[str]:
         """Check that infinite plays do no harm."""
@@ -308,9 +311,21 @@ class AffineProof:
             return []
         # What no policy can do, a given one cannot do either.
         issues = self._held_issues(bound, self._held_by_some_policy & bound.scope)
-        if issues and (bound.policy is not None or problem.criterion.signed):
-            issues = self._held_issues(bound, held_by_nature(problem, bound.policy, bound.scope, self._spent(bound)))
+        if issues and (bound.policy is not None or problem.criterion.signed or self._counts_gains(bound)):
+            scope = bound.scope & ~self._known_to_hold(bound)
+            issues = self._held_issues(bound, held_by_nature(problem, bound.policy, scope, self._spent(bound)))
         return issues
+
+    def _counts_gains(self, bound: AffineBound) -> bool:
+        """Whether it bounds, from below, values that are never negative."""
+        return bound.side is Side.LOWER and self.problem.criterion.least >= 0.0
+
+    def _known_to_hold(self, bound: AffineBound) -> np.ndarray:
+        """(S,) where the bound is at most 0, of values that are never negative: it holds there, however plays go on."""
+        if not self._counts_gains(bound):
+            return np.zeros(len(bound.scope), dtype=bool)
+        size = np.abs(bound.gradient).sum(axis=1)
+        return bound.moved + size * (1.0 + (2.0 * bound.gradient.shape[1] + 4.0) * UNIT_ROUNDOFF) <= 0.0
 
     def _spent(self, bound: AffineBound) -> np.ndarray | bool:
         """(R,) for a total of both signs, the rows whose inequality is strict (`solver.check`, point 8)."""

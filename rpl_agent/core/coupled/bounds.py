@@ -108,8 +108,8 @@ def _of_worst_rows(
     problem: Problem, expansion: ValueExpansion, bound: AffineBound, margin: float
 ) -> AffineBound | None:
     """The slack earned by the worst choice of rows, at the centre of the frame."""
-    pmdp, chances, open_states = problem.pmdp, expansion.chances, bound.scope & ~problem.task.decided
-    slack, first = bound.slack, 0.0
+    pmdp, chances, slack, first = problem.pmdp, expansion.chances, bound.slack, 0.0
+    open_states = bound.scope & ~problem.task.decided & ~problem.resting_states
     useless = MOST_SLACK * (1.0 + float(np.abs(bound.values).max()))
     for _ in range(COST_ROUNDS if problem.criterion.must_reach else ROUNDS):
         u = bound.values + bound.side.value * slack
@@ -125,6 +125,7 @@ def _of_worst_rows(
                 return scaled
         step = ACCURATE * most + margin
         extra = np.where(missed > 0.0, (1.0 + OVERPAID) * missed, missed) + 2.0 * step
+        extra[problem.resting_rows] = -useless  # they miss nothing: no payment for the margin, again and again
         payment = np.empty(pmdp.num_states)
         allowed = core.Effort(tolerance=step, budget=SWEEPS, most=useless, capacity=longest_chain(pmdp))
         game = model_graph(pmdp).both_ways, problem.gamma, chances.p, pmdp.expression, extra
@@ -170,7 +171,8 @@ def _with_slack(
 def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound) -> AffineBound | None:
     """The bound divided by 1 + κ, with a positive cost in every row."""
     open_states = bound.scope & ~problem.task.decided
-    least = np.minimum.reduceat(problem.reward, problem.pmdp.state_ptr[:-1])
+    costs = np.where(problem.resting_rows, np.inf, problem.reward)  # rows that rest hold for every function
+    least = np.minimum.reduceat(costs, problem.pmdp.state_ptr[:-1])
     if not (least[open_states] > 0.0).all():
         return None
     factor = 1.0

@@ -187,11 +187,9 @@ class PolicyChain:
 def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray, order: np.ndarray | None = None) -> PolicyChain:
     """The chain of a policy (R,) for expressions with these values (F,); ``order`` is that of the solved states."""
     pmdp, decided = problem.pmdp, problem.task.decided
-    size, played = pmdp.num_states, np.flatnonzero((weights > 0.0) & ~decided[pmdp.row_state])
-    moves, own = gather(pmdp.row_ptr, played)
-    row = np.repeat(played, np.diff(own))
+    size, (row, moves) = pmdp.num_states, _played_moves(problem, weights)
     source, target, f = pmdp.row_state[row], pmdp.successor[moves], pmdp.expression[moves]
-    worthless, lost = _never_ending(problem, weights, p, source, target)
+    worthless, lost = _never_ending(problem, weights, p)
     solved = np.flatnonzero(~decided & ~worthless & ~lost)
     solved = solved if order is None else solved[order]
     position = np.full(size, -1)
@@ -305,9 +303,9 @@ def swept_expansion(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -
     pmdp, chances, decided = problem.pmdp, chances_of(problem, frame), problem.task.decided
     if pmdp.num_states <= SWEPT_STATES:
         return None
-    still = _staying(problem, policy.shares(pmdp), chances.p)
-    solved = np.flatnonzero(~decided & ~still)
-    if len(solved) <= SWEPT_STATES or (still.any() and problem.criterion.pays):
+    worthless, lost = _never_ending(problem, policy.shares(pmdp), chances.p)
+    solved = np.flatnonzero(~decided & ~worthless)
+    if len(solved) <= SWEPT_STATES or lost.any():
         return None
     chain, agent = swept_chain(problem, policy, chances, solved), choice_of(problem, policy)
     solved, r = chain.solved, frame.dimension
@@ -361,21 +359,39 @@ def _staying(problem: Problem, weights: np.ndarray, p: np.ndarray) -> np.ndarray
     return held_states(pmdp, usable, ALL_ROWS, ~problem.task.decided, lambda: moves(None, p[pmdp.expression]))
 
 
-def _never_ending(
-    problem: Problem, weights: np.ndarray, p: np.ndarray, source: np.ndarray, target: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _played_moves(problem: Problem, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, transitions), each (n,): the transitions that a policy (R,) plays in undecided states, by state."""
+    pmdp = problem.pmdp
+    played = np.flatnonzero((weights > 0.0) & ~problem.task.decided[pmdp.row_state])
+    moves, own = gather(pmdp.row_ptr, played)
+    return np.repeat(played, np.diff(own)), moves
+
+
+def _never_ending(problem: Problem, weights: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(worthless, lost), each (S,): where the policy stays forever at value 0, and where its value is infinite."""
     pmdp, none = problem.pmdp, np.zeros(problem.pmdp.num_states, bool)
     still = _staying(problem, weights, p)
     if not still.any():
         return none, none
-    paid = np.maximum.reduceat(np.where(weights > 0.0, problem.reward, 0.0), pmdp.state_ptr[:-1]) > 0.0
-    costly = still if not problem.proper_max else still & paid
+    row, move = _played_moves(problem, weights)
+    possible = p[pmdp.expression[move]] > 0.0
+    source, target = pmdp.row_state[row], pmdp.successor[move]
+
+    def before(states: np.ndarray) -> np.ndarray:
+        """(S,) from where the policy gets to one of the states (S,)."""
+        return reached(target[possible], source[possible], np.flatnonzero(states), pmdp.num_states)
+
+    if problem.proper_max:
+        paid = np.maximum.reduceat(np.where(weights > 0.0, problem.reward, 0.0), pmdp.state_ptr[:-1]) > 0.0
+        worthless = still & ~before(paid)
+        costly = still & ~before(worthless)  # what is paid on the way to where nothing is paid is finite
+    else:
+        worthless, costly = still, still
     if not costly.any():
-        return still, none
+        return worthless, none
     # Every state that can reach them has an infinite value too.
     found = reached(target, source, np.flatnonzero(costly), pmdp.num_states)
-    return still & ~found, found
+    return worthless & ~found, found
 
 
 # ---------------------------------------------------------------------- finite horizons

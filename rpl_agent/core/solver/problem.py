@@ -127,6 +127,20 @@ class Problem:
         """What a play is worth."""
         return self.task.criterion
 
+    @cached_property
+    def resting_rows(self) -> np.ndarray:
+        """(R,) rows that lead back to their own state and pay nothing, if steps are neither counted nor discounted."""
+        pmdp = self.pmdp
+        if self.objective.horizon is not None or self.criterion.contracts:
+            return np.zeros(pmdp.num_rows, dtype=bool)
+        back = pmdp.successor == pmdp.row_state[pmdp.transition_row]
+        return np.asarray(np.logical_and.reduceat(back, pmdp.row_ptr[:-1]) & (self.reward == 0.0))
+
+    @cached_property
+    def resting_states(self) -> np.ndarray:
+        """(S,) states that have no other rows: sinks, of which no label has to speak."""
+        return np.asarray(np.logical_and.reduceat(self.resting_rows, self.pmdp.state_ptr[:-1]))
+
     @property
     def as_cost(self) -> Problem:
         """A total of both signs as a cost: gains are negative costs. Any other problem as it is."""

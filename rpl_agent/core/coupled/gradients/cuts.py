@@ -68,18 +68,25 @@ def proved_states(
     cuts: tuple[np.ndarray, np.ndarray],
     states: np.ndarray,
     step: int | None,
+    alone: np.ndarray,
 ) -> np.ndarray:
-    """(S,) which of these states (n,) have all their inequalities proved: of the rows that the bound is about."""
+    """(S,) which of these states (n,) have all their inequalities proved: of the rows that the bound is about.
+
+    alone : (R,) the rows that are proved without cuts
+    """
     found = np.zeros(problem.pmdp.num_states, dtype=bool)
     rows = _rows_of(problem, bound.policy, states, step)
-    if rows is None or not len(rows) or not isinstance(bound.frame, Frame):
+    if rows is None or not isinstance(bound.frame, Frame):
+        return found
+    found[states] = True
+    rows = rows[~alone[rows]]
+    if not len(rows):
         return found
     N, lost = _forms(problem, bound, chances, cuts, rows, step)
     # Cholesky's factor exists: rounding moves eigenvalues by less than 2 n² u times the largest entry
     n = N.shape[1]
     lost += 4.0 * (n + 2.0) ** 2 * UNIT_ROUNDOFF * (np.abs(np.diagonal(N, axis1=1, axis2=2)).max(axis=1) + lost)
     bad = rows[~_are_positive(N - lost[:, None, None] * np.eye(n))]
-    found[states] = True
     found[problem.pmdp.row_state[bad]] = False
     return found
 

@@ -1,4 +1,9 @@
-"""`Inequalities`: what affine functions have to satisfy in the rows of a model, as arrays for a search."""
+"""`Inequalities`: what affine functions have to satisfy in the rows of a model, as arrays for a search.
+
+Without a discount and a horizon, no function satisfies them with room to spare where plays stay and nothing is paid:
+there U = P U for the number that the play is worth. Such states keep the number of the expansion, and rows that only
+lead back to their own state are left out: they hold for every U.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,10 @@ from rpl_agent.core.solver.problem import Problem
 
 @dataclass(eq=False)
 class Inequalities:
-    """Rows of open nodes (states, or states with steps to go), with their successors."""
+    """Rows of open nodes (states, or states with steps to go), with their successors.
+
+    Other successors are *known*: decided states, and those where plays stay.
+    """
 
     sign: float
     rows: np.ndarray  # (R,) of the model, those of a node after another
@@ -22,12 +30,12 @@ class Inequalities:
     own: np.ndarray  # (R,) their nodes
     nodes: int
     initial: int
-    reward: np.ndarray  # (R,) with the worth of successors that are decided, times the sign
+    reward: np.ndarray  # (R,) with the worth of successors that are known, times the sign
     ahead: np.ndarray  # (R, N) γ p
     move_row: np.ndarray  # (T,) of moves to open nodes
     move_node: np.ndarray  # (T,)
     slope: np.ndarray  # (T, r) γ β
-    still: np.ndarray  # (R, r) the change of what decided successors are worth, times the sign
+    still: np.ndarray  # (R, r) the change of what known successors are worth, times the sign
     values: np.ndarray  # (N,) of the expansion, times the sign
     gradient: np.ndarray  # (N, r)
     place: np.ndarray  # (N, 2) layer and state of each node
@@ -37,12 +45,14 @@ class Inequalities:
         cls, problem: Problem, expansion: ValueExpansion | StepExpansion, side: Side, policy: Policy | None
     ) -> Inequalities:
         pmdp, horizon, sign = problem.pmdp, problem.objective.horizon, side.value
-        chances, gamma, boundary = chances_of(problem, expansion.frame), problem.gamma, problem.boundary()
-        open_states = np.flatnonzero(~problem.task.decided)
+        chances, gamma = chances_of(problem, expansion.frame), problem.gamma
+        worth = expansion.values if isinstance(expansion, ValueExpansion) else problem.boundary()
+        open_states, rests = _open_states(problem, expansion, policy), problem.resting_rows
         position = np.full(pmdp.num_states, -1)
         position[open_states] = np.arange(len(open_states))
         layers = range(1 if horizon is None else horizon)
-        parts = [_rows(problem, open_states, policy, None if horizon is None else horizon - 1 - k) for k in layers]
+        played = [_rows(problem, open_states, policy, None if horizon is None else horizon - 1 - k) for k in layers]
+        parts = [part[~rests[part]] for part in played]
         rows, step = np.concatenate(parts), np.repeat(layers, [len(part) for part in parts])
         own = position[pmdp.row_state[rows]] + step * len(open_states)
         moves, first = gather(pmdp.row_ptr, rows)
@@ -52,7 +62,7 @@ class Inequalities:
         is_open = (before >= 0) & (position[successor] >= 0)
         node = position[successor] + before * len(open_states)
         p, slope = gamma * chances.p[f], gamma * chances.slope[f]
-        ended = np.where(is_open, 0.0, sign * boundary[successor])
+        ended = np.where(is_open, 0.0, sign * worth[successor])
         ahead = np.zeros((len(rows), len(open_states) * len(layers)))
         np.add.at(ahead, (row[is_open], node[is_open]), p[is_open])
         still = np.zeros((len(rows), chances.r))
@@ -78,6 +88,15 @@ class Inequalities:
             gradient[..., open_states, :].reshape(len(place), -1),
             place,
         )
+
+
+def _open_states(problem: Problem, expansion: ValueExpansion | StepExpansion, policy: Policy | None) -> np.ndarray:
+    """(n,) the undecided states that are not known; of a policy, those that it reaches."""
+    if policy is None or not isinstance(expansion, ValueExpansion):
+        return np.flatnonzero(~problem.task.decided & ~problem.resting_states)
+    found = expansion.solved if expansion.order is None else expansion.order
+    assert found is not None
+    return np.sort(found[expansion.reached[found]])
 
 
 def _rows(problem: Problem, states: np.ndarray, policy: Policy | None, step: int | None) -> np.ndarray:

@@ -71,9 +71,10 @@ def over_cuts(
     assert isinstance(expansion.frame, Frame)
     slope = side.value * expansion.gradient[..., problem.pmdp.initial_state, :].reshape(-1, len(A.T))[-1]
     chosen = _chosen(expansion.frame, A, b)
+    if not slope.any() or not len(chosen):
+        return None
     inequalities = Inequalities.of(problem, expansion, side, None if every_policy else expansion.policy)
-    size = len(inequalities.rows) * len(chosen) + inequalities.nodes * len(slope)
-    if not slope.any() or not len(chosen) or size > NUMBERS:
+    if len(inequalities.rows) * len(chosen) + inequalities.nodes * len(slope) > NUMBERS:
         return None
     try:
         search = _Search(inequalities, cut_rooms(expansion.frame, A[chosen], b[chosen]), float(np.linalg.norm(slope)))
@@ -81,7 +82,7 @@ def over_cuts(
         for barrier, steps in BARRIERS:
             x = search.downhill(x, barrier, steps)
             raised = search.raised(x)
-    except np.linalg.LinAlgError:  # a policy whose plays never end
+    except np.linalg.LinAlgError:  # plays that go round in several states forever
         return None
     if raised is None or not (np.isfinite(x).all() and np.isfinite(raised.values).all()):
         return None
@@ -319,6 +320,8 @@ class _Search:
         step, state = given.place.T
         places = (state,) if isinstance(expansion, ValueExpansion) else (step + 1, state)
         u[places], gradient[places] = given.sign * raised.values, g
-        scope = np.broadcast_to(~problem.task.decided, u.shape).copy()
         policy = None if every_policy else expansion.policy
+        scope = np.broadcast_to(~problem.task.decided, u.shape).copy()
+        if policy is not None and isinstance(expansion, ValueExpansion):
+            scope = expansion.reached  # inequalities were only looked for there
         return AffineBound(Side(given.sign), policy, expansion.frame, u, gradient, np.zeros_like(u), scope, cut_rows)
