@@ -183,6 +183,7 @@ def random_policy(random: Random, sample: Sample) -> Policy | None:
     weights = []
     for size in np.diff(pmdp.state_ptr):
         weights += [1.0] if size == 1 else random.choice([[0.25, 0.75], [1 / 3, 2 / 3], [1.0, 0.0], [1e-12, 1.0]])
+        weights += [0.0] * (size - 2)
     drawn = iter(weights)
     chains = math.prod(len(row) for choices in sample.corners for row in choices if next(drawn) > 0)
     return Policy.randomised(np.array(weights)) if chains <= MOST_CHAINS else None

@@ -115,6 +115,18 @@ def _blocks(random: Dice) -> tuple[list, tuple[str, ...]]:
     return rows, tuple(f"x{k}" for k in range(size))
 
 
+def _with_sink(random: Dice, rows: list) -> list:
+    """One more state, which is never left; some rows may lead there, and some states may stay where they are."""
+    sink, certain = len(rows), Polynomial.constant(1)
+    for s, choices in enumerate(rows):
+        for row in choices:
+            if random.random() < 0.5:
+                row[sink] = row.pop(random.choice(sorted(row)))
+        if random.random() < 0.2:
+            choices.append({s: certain})
+    return [*rows, [{sink: certain}]]
+
+
 def random_rows(random: Dice) -> tuple[str, list, tuple[str, ...]]:
     """(kind, rows of polynomials, parameters)."""
     kind = random.choice(["mixtures", "mixtures", "triples", "polynomials"])
@@ -142,9 +154,12 @@ def questions(seed: int, delta: float = DELTA) -> Iterator[Asked]:
 
 
 def block_cases(seed: int, delta: float = DELTA) -> Iterator[tuple[str, Case]]:
-    """(name, certificate) of one model in blocks."""
+    """(name, certificate) of one model in blocks; those of even seeds have a sink."""
     random = Dice(-1000 - seed)
-    yield from _cases(_asked(seed, random, ("blocks", *_blocks(random)), 1, delta))
+    kind, (rows, names) = "blocks", _blocks(random)
+    if seed % 2 == 0:
+        kind, rows = "blocks with a sink", _with_sink(random, rows)
+    yield from _cases(_asked(seed, random, (kind, rows, names), 1, delta))
 
 
 def _cases(asked: Iterator[Asked]) -> Iterator[tuple[str, Case]]:

@@ -89,7 +89,7 @@ def skeleton(random: Random, rows: list[list[dict[int, Polynomial]]], names: tup
         initial_state=random.randrange(states),
         labels={"goal": mask(target), "bad": mask(avoid)},
         rewards={"cost": reward(cost), "signed": reward(signed)},
-        action_names=("a0", "a1"),
+        action_names=tuple(f"a{k}" for k in range(max(2, *map(len, rows)))),
     )
     return pmdp, target, avoid, cost, signed
 
