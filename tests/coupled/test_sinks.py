@@ -132,6 +132,18 @@ def test_a_sink_that_pays_is_not_left_out(made):
     assert any("may fail" in issue for issue in AffineProof(problem, made.sets.region).issues(bound))
 
 
+def test_only_values_that_are_never_negative_exceed_a_negative_bound(made):
+    """A state is left out of the plays that have to end only where the bound holds by itself."""
+    _, bound = made.found[LOSS, Side.LOWER]
+    below, gains = replace(bound, values=bound.values - 100.0), made.pmdp.rewards["gain"]
+    losses = np.where(made.pmdp.labels["over"][made.pmdp.row_state], 0.0, gains.row - 0.5)
+    for row, holds in ((gains.row, True), (losses, False)):
+        pmdp = replace(made.pmdp, rewards={"gain": replace(gains, row=row)})
+        problem = Problem.of(Rectangular(pmdp, made.sets.region), NAMED[LOSS], Nature.ADVERSARIAL, None)
+        known = AffineProof(problem, made.sets.region)._known_to_hold(below)
+        assert known.all() if holds else not known.any()
+
+
 def test_a_cost_that_must_end_is_infinite_in_a_sink(made):
     """What bounds the total from above does not bound the cost of plays that must be won."""
     total, cost = replace(LOSS, target="won"), Objective.cost("gain", target="won")
