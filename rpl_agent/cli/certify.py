@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rpl_agent.cli.common import (
     ID_OR_RUN,
     OWN_ENV,
+    OWN_MODEL,
     ModelSource,
     add_method,
     add_policy,
@@ -22,6 +23,8 @@ from rpl_agent.cli.common import (
     keeps_limits,
     load_source,
     policy_of,
+    refuse_given,
+    refuse_unused,
     run_of,
 )
 from rpl_agent.cli.parser import Options, Output, count, output_file
@@ -31,6 +34,7 @@ from rpl_agent.core.errors import ModelError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rpl_agent.agent import RPLAgent
     from rpl_agent.core.evidence.counts import Counts
     from rpl_agent.core.model import Limit, Objective, ParametricMDP
     from rpl_agent.guarantee.certificate import Certificate
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
 
 #: Default number of episodes for the region in a picture.
 PLOTTED_EPISODES = 1000
+#: Options that describe a log, and a simulation.
+OWN_LOG, SIMULATED = {"--data", "--fixed-length", "--quarantine"}, {"--episodes", "--seed", "--max-steps"}
 #: Printed fields of a certificate; --output writes all of them.
 PRINTED = (
     "lower",
@@ -180,7 +186,9 @@ def read_data(arguments: argparse.Namespace, source: ModelSource, show: Show) ->
     if (arguments.episodes is None) == (arguments.data is None):
         raise ModelError("give either --episodes N (simulated) or --data LOG")
     if arguments.data is None:
+        refuse_given(arguments, OWN_LOG, "it belongs to --data LOG")
         return simulate_counts(source, arguments.episodes, arguments.seed, show), 0
+    refuse_given(arguments, SIMULATED, "it belongs to --episodes N, and nothing is simulated with --data LOG")
     from rpl_agent.formats.logs import read_log
 
     show("reading the log", 0, None)
@@ -213,7 +221,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
     if arguments.id is not None and Path(arguments.id).is_dir():
         from rpl_agent.agent.runs import certify_run
 
-        _refuse_unused(arguments, set(), "a RUN is certified with its own model, data, method and policy")
+        refuse_unused(arguments, set(), "a RUN is certified with its own model, data, method and policy")
         stored = certify_run(arguments.id)
         emit(arguments, stored, "certificate")
         return 0 if keeps_limits(stored) else 1
@@ -281,21 +289,6 @@ def write_stated(
     return found
 
 
-#: Options of --verify that describe the reader's model, and the reader's log.
-OWN_MODEL = {
-    "--model",
-    "--param",
-    "--params",
-    "--const",
-    "--property",
-    "--unknown",
-    "--tie",
-    "--normalise",
-    "--max-states",
-}
-OWN_LOG = {"--data", "--fixed-length", "--quarantine"}
-
-
 def run_verify(arguments: argparse.Namespace) -> int:
     """Exit code 0 if the stored certificate holds on its data, 1 if not."""
     from rpl_agent.agent.runs import is_open_certificate, verdict_open, verify_run
@@ -305,10 +298,10 @@ def run_verify(arguments: argparse.Namespace) -> int:
     path = Path(arguments.id)
     folder = path if path.is_dir() else path.parent
     if path.is_dir() or (path.name == "certificate.json" and (folder / "run.json").is_file()):
-        _refuse_unused(arguments, {"--verify"}, "--verify checks a RUN against the run's own model and data")
+        refuse_unused(arguments, {"--verify"}, "--verify checks a RUN against the run's own model and data")
         result = verify_run(folder)
     elif is_open_certificate(path):
-        _refuse_unused(arguments, {"--verify"}, "a certificate without a model is checked by the proof beside it")
+        refuse_unused(arguments, {"--verify"}, "a certificate without a model is checked by the proof beside it")
         result = verdict_open(path)
     else:
         result = _verify_file(arguments, path)
@@ -328,7 +321,7 @@ def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     used -= OWN_LOG if arguments.data is None else set()
     used -= {"--env"} if arguments.model is not None else OWN_MODEL
     reason = "--verify uses --data LOG (with --fixed-length, --quarantine) and --env, or --model with its options"
-    _refuse_unused(arguments, used, reason)
+    refuse_unused(arguments, used, reason)
     certificate, data, stored = read_with_data(path)
     if data is None and arguments.data is None:
         raise ModelError(f"{path} contains no data to check it against: add --data LOG, or write it with --output")
@@ -353,19 +346,12 @@ def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     return verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)
 
 
-def _refuse_unused(arguments: argparse.Namespace, used: set[str], reason: str) -> None:
-    """An option that is ignored would look as if it had been honoured."""
-    unused = sorted(arguments.given - used - {"--json"})
-    if unused:
-        raise ModelError(f"{', '.join(unused)} would not be used: {reason}")
-
-
 def run_plot(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.output.plotting.region import plot_region
     from rpl_agent.cli.training import true_parameters
     from rpl_agent.guarantee.pipeline import uncertainty_from
 
-    agent = run_of(arguments)
+    agent = run_of(arguments, {"--parameters", "--output"})
     if agent is None:
         source = load_source(arguments)
         pmdp, theta, config = source.pmdp, source.theta, config_of(arguments)
@@ -395,12 +381,15 @@ def run_export(arguments: argparse.Namespace) -> None:
 
     if not (arguments.uncertain or arguments.policy_file):
         raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
-    if arguments.policy is not None and not arguments.uncertain:
+    agent = run_of(arguments, {"--uncertain", "--policy-file"})
+    if agent is None and arguments.policy is not None and not arguments.uncertain:
+        used = {"--policy", "--policy-file", "--theta", *OWN_MODEL}
+        refuse_unused(arguments, used, "a policy of your own is written as it is; --uncertain FILE needs data")
         source = load_source(arguments)
         writers.write_policy(arguments.policy_file, source.pmdp, policy_of(arguments.policy, source))
         emit(arguments, {"written": [arguments.policy_file]}, "export", f"wrote {arguments.policy_file}")
         return
-    pmdp, objective, uncertainty, certificate = _learned(arguments)
+    pmdp, objective, uncertainty, certificate = _of_data(arguments) if agent is None else _of_run(agent)
     written = []
     if arguments.uncertain:
         lower, upper = uncertainty.relaxation.bounds()
@@ -413,15 +402,19 @@ def run_export(arguments: argparse.Namespace) -> None:
     emit(arguments, result, "export", "wrote " + ", ".join(written))
 
 
-def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, Uncertainty, Certificate]:
-    """The model, objective, set and certificate of a stored run, or of the data that the options name."""
-    agent = run_of(arguments)
-    if agent is not None:
-        if arguments.policy is not None:
-            raise ModelError("a run exports its own policy: name its world to export another")
-        certificate = agent.certify()
-        assert agent.session.planner.uncertainty is not None
-        return agent.pmdp, agent.objective, agent.session.planner.uncertainty, certificate
+#: What is exported: the model, the objective, the set and the certificate.
+Learned = tuple["ParametricMDP", "Objective", "Uncertainty", "Certificate"]
+
+
+def _of_run(agent: RPLAgent) -> Learned:
+    """What a stored run learned."""
+    certificate = agent.certify()
+    assert agent.session.planner.uncertainty is not None
+    return agent.pmdp, agent.objective, agent.session.planner.uncertainty, certificate
+
+
+def _of_data(arguments: argparse.Namespace) -> Learned:
+    """What the data that the options name say."""
     from rpl_agent.guarantee.pipeline import Solutions, certify_uncertainty, uncertainty_from
 
     source = load_source(arguments)

@@ -31,6 +31,18 @@ if TYPE_CHECKING:
 
 #: Endings of model files, as opposed to names of worlds.
 MODEL_ENDINGS = (".prism", ".nm", ".pm", ".drn")
+#: Options that describe a model in a file.
+OWN_MODEL = {
+    "--model",
+    "--param",
+    "--params",
+    "--const",
+    "--property",
+    "--unknown",
+    "--tie",
+    "--normalise",
+    "--max-states",
+}
 #: How to name the user's own code.
 OWN_ENV = "an environment of your own: module:Id or path/to/file.py:factory"
 #: What only rows of tables have: spaces that align columns.
@@ -80,6 +92,18 @@ class ModelSource:
             names = listed(self.pmdp.table.parameters)
             raise ModelError(f"{why} needs the true parameters: give --theta NAME=VALUE for each of {names}")
         return self.theta
+
+
+def refuse_given(arguments: argparse.Namespace, unused: set[str], reason: str) -> None:
+    """Raise if one of these options was given: one that is ignored would look as if it had been honoured."""
+    found = sorted(arguments.given & unused)
+    if found:
+        raise ModelError(f"{', '.join(found)} would not be used: {reason}")
+
+
+def refuse_unused(arguments: argparse.Namespace, used: set[str], reason: str) -> None:
+    """Raise if an option was given that is none of these."""
+    refuse_given(arguments, arguments.given - used - {"--json"}, reason)
 
 
 def add_seed(parser: Options, default: int = 0) -> None:
@@ -252,16 +276,12 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
 
     import rpl_envs
 
-    if (
-        arguments.param
-        or arguments.params
-        or arguments.const
-        or arguments.property
-        or arguments.unknown
-        or arguments.tie
-    ):
-        raise ModelError("--param, --params, --const, --property, --unknown and --tie need --model FILE")
-    found = _own_source(arguments.id) or _gymnasium_source(arguments.id, arguments.max_steps)
+    refuse_given(arguments, OWN_MODEL, f"without --model FILE the model is that of {arguments.id}")
+    found = _own_source(arguments.id)
+    if found is not None:
+        refuse_given(arguments, {"--max-steps"}, f"{arguments.id} itself says when its episodes are cut")
+    else:
+        found = _gymnasium_source(arguments.id, arguments.max_steps)
     if found is not None:
         if theta_given:
             raise ModelError("--theta applies only to rpl worlds and to models: other worlds simulate themselves")
@@ -269,7 +289,8 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
     name = _known_id(arguments.id)
     world = rpl_envs.benchmark(name)
     theta = world.pmdp.instantiate(theta_given).theta if theta_given else np.asarray(world.theta)
-    steps, make = arguments.max_steps or world.max_episode_steps, partial(gym.make, name, theta=theta)
+    steps = arguments.max_steps or world.max_episode_steps
+    make = partial(gym.make, name, theta=theta, max_episode_steps=arguments.max_steps)  # None: its own
     return ModelSource(name, world.pmdp, world.objective, theta, steps, make)
 
 
@@ -356,7 +377,7 @@ def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
     finally:
         env.close()
     steps = max_steps or (env.spec.max_episode_steps if env.spec else None) or DEFAULT_STEPS
-    make = partial(gym.make, name)
+    make = partial(gym.make, name, max_episode_steps=max_steps)  # None: its own
     return ModelSource(name, known.pmdp, known.objective, None, steps, make, shown=shown_numbers(known))
 
 
@@ -454,26 +475,15 @@ def _shown(value: Any) -> str:
 ID_OR_RUN = "a registered world, e.g. rpl/Aircraft-20x10-v0 (see rpl worlds), or a run folder, e.g. logs/demo"
 
 
-def run_of(arguments: argparse.Namespace) -> RPLAgent | None:
+def run_of(arguments: argparse.Namespace, used: set[str]) -> RPLAgent | None:
     """The agent of the run folder given as ID, or None if ID is not one.
 
-    A run has its own model, data and method; contradicting options are refused, not ignored.
+    used : options that are open to a run; it answers the others itself
     """
     folder = arguments.id and Path(arguments.id)
     if not folder or not folder.is_dir():
         return None
-    defaults = {name: value for name, value in source_defaults().items() if name != "id"}
-    given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
-    given += [name for name in ("episodes", "data", "quarantine") if getattr(arguments, name, None) is not None]
-    if hasattr(arguments, "confidence"):
-        from rpl_agent.guarantee.pipeline import Config
-
-        asked, usual = config_of(arguments), Config()
-        fields = ("confidence", "relaxation", "delta", "precision")
-        given += [name for name in fields if getattr(asked, name) != getattr(usual, name)]
-    if given:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ModelError(f"{folder} is a run with its own model, data and method: {options} cannot be used with it")
+    refuse_unused(arguments, used, f"{folder} is a run with its own model, data and method")
     from rpl_agent.agent.discovery.session import OpenSession
     from rpl_agent.agent.runs import load_run
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rpl_agent.cli.common import (
     ID_OR_RUN,
     OWN_ENV,
+    OWN_MODEL,
     add_seed,
     add_source,
     emit,
@@ -18,6 +19,8 @@ from rpl_agent.cli.common import (
     load_model,
     load_source,
     pairs,
+    refuse_given,
+    refuse_unused,
     run_of,
 )
 from rpl_agent.cli.parser import between, count, output_file
@@ -125,14 +128,16 @@ def run_sketch(arguments: argparse.Namespace) -> int:
 def run_info(arguments: argparse.Namespace) -> None:
     file_as_model(arguments)
     if arguments.model is not None and arguments.id is None:
+        refuse_unused(arguments, OWN_MODEL, "these are facts about the model itself")
         _info_of_a_file(arguments, load_model(arguments))
         return
     without_model = _open_run(arguments)
     if without_model is not None:
         emit(arguments, without_model, "run without a model")
         return
-    agent = run_of(arguments)
+    agent = run_of(arguments, {"--undecided"})
     if agent is None:
+        refuse_unused(arguments, OWN_MODEL, "these are facts about the model itself")
         source = load_source(arguments)
         emit(arguments, _facts(source.name, source.pmdp, source.objective), "model")
         return
@@ -172,6 +177,7 @@ def _open_run(arguments: argparse.Namespace) -> dict[str, Any] | None:
         return None
     if arguments.undecided:
         raise ModelError("--undecided needs a model, and this run has none: rpl report lists the rows least known")
+    refuse_unused(arguments, set(), "a run without a model has its own environment, facts and data")
     shown = (
         "model",
         "objective",
@@ -192,7 +198,6 @@ def _open_run(arguments: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _info_of_a_file(arguments: argparse.Namespace, model: PrismModel) -> None:
-    pairs(arguments.theta, "--theta", float)
     if model.bounds is not None:
         facts, names = _sizes(arguments.model, model.pmdp), model.bounds.domain.parameters
         facts |= {"intervals": model.pmdp.num_expressions, "parameters": len(names), "parameter_names": list(names)}
@@ -225,12 +230,12 @@ def _facts(name: str, pmdp: ParametricMDP, objective: Objective | None) -> dict[
 
 
 def _only_for_regions(arguments: argparse.Namespace) -> None:
-    for option in ("plot", "boxes"):
-        if getattr(arguments, option) is not None:
-            raise ModelError(f"--{option} applies to regions only: your own model with parameters, without --theta")
+    reason = "it is for regions only: your own model with parameters, without --theta"
+    refuse_given(arguments, {"--plot", "--boxes", "--time-limit"}, reason)
 
 
 def run_solve(arguments: argparse.Namespace) -> int:
+    refuse_given(arguments, {"--max-steps"}, "nothing is simulated")
     file_as_model(arguments)
     if arguments.model is not None and arguments.id is None:
         return _solve_property(arguments)

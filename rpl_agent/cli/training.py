@@ -21,6 +21,7 @@ from rpl_agent.cli.common import (
     emit,
     keeps_limits,
     load_source,
+    refuse_unused,
     source_defaults,
     world_source,
 )
@@ -254,7 +255,7 @@ def true_parameters(folder: str) -> np.ndarray | None:
 
 def source_of(stored: dict) -> ModelSource:
     """The source described by stored options."""
-    return load_source(argparse.Namespace(**(source_defaults() | stored)))
+    return load_source(argparse.Namespace(**(source_defaults() | stored), given=set()))
 
 
 def _made_in_python(run_folder: str, stored: dict) -> ModelSource:
@@ -273,6 +274,27 @@ def _made_in_python(run_folder: str, stored: dict) -> ModelSource:
     return ModelSource(name, agent.pmdp, agent.objective, truth, agent.session.time_limit or 0, make)
 
 
+#: Options of `rpl train` that matter without a model.
+WITHOUT_MODEL = {
+    "--returns",
+    "--rewards",
+    "--discount",
+    "--deterministic",
+    "--horizon",
+    "--delta",
+    "--budget",
+    "--unit",
+    "--stop-when-gap",
+    "--stop-when-regret",
+    "--seed",
+    "--log-dir",
+    "--name",
+    "--checkpoint-every",
+    "--quiet",
+    "--no-progress",
+}
+
+
 def run_train(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import train
 
@@ -280,6 +302,8 @@ def run_train(arguments: argparse.Namespace) -> int:
     if facts and (arguments.model is not None or arguments.id is None):
         raise ModelError("--returns, --rewards, --discount and --deterministic are for environments without a model")
     source = world_source(arguments.id) if facts else load_source(arguments)
+    if source.pmdp is None:
+        refuse_unused(arguments, WITHOUT_MODEL, f"it needs a model, and {arguments.id} is learned without one")
     if source.objective is not None:  # of a property multi(…)
         arguments.subject_to = (*source.objective.limits, *(arguments.subject_to or ()))
         source = source.without_limits()

@@ -122,12 +122,16 @@ def test_options_that_a_run_answers_itself_are_refused(run, tmp_path, capsys):
         (["export", run, *out, "--delta", "0.4"], "--delta"),
         (["plot-region", run, "--episodes", "5"], "--episodes"),
         (["plot-region", run, "--confidence", "hoeffding"], "--confidence"),
+        (["export", run, *out, "--delta", "0.001"], "--delta"),  # also where it is the default
+        (["export", run, *out, "--policy", "own.csv"], "--policy"),
+        (["export", run, "--policy-file", str(tmp_path / "x.csv"), "--policy", "own.csv"], "--policy"),
+        (["plot-region", run, "--seed", "5"], "--seed"),
         (["info", run, "--theta", "theta_h=0.5"], "--theta"),
         (["info", run, "--model", "x.prism"], "--model"),
     ]:
         assert main(line) == 2
         err = capsys.readouterr().err
-        assert f"{option} cannot be used with it" in err and err.count("\n") == 1
+        assert f"{option} would not be used: {run} is a run with its own model" in err and err.count("\n") == 1
     assert not any(tmp_path.iterdir())
 
 

@@ -328,8 +328,9 @@ def test_rpl_solve_refuses_what_is_no_region_question(die_file, tmp_path, capsys
 
     question = ("--property", "P=? [ F s=7 & d=2 ]")
     point = ("--theta", "p=0.5", "--theta", "q=0.5")
-    assert "--plot applies to regions only" in refused(*question, *point, "--plot", str(tmp_path / "a.png"))
-    assert "--boxes applies to regions only" in refused(*question, *point, "--boxes", "10")
+    reason = "would not be used: it is for regions only"
+    assert f"--plot {reason}" in refused(*question, *point, "--plot", str(tmp_path / "a.png"))
+    assert f"--boxes {reason}" in refused(*question, *point, "--boxes", "10")
     assert "single state" in refused("--param", "p=0.4:0.6", "--property", "filter(max, P=? [ F s=7 & d=2 ], s<3)")
 
 
