@@ -142,8 +142,6 @@ class Loop:
                 raise
             finally:
                 session.add(done)
-                if session.is_refuted and self._agent.run_folder is not None:  # its certificate claims what is false
-                    (self._agent.run_folder / "certificate.json").unlink(missing_ok=True)
 
     def _update(self) -> None:
         """Set the policy of the coming episodes from all data."""

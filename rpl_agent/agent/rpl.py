@@ -27,7 +27,7 @@ from rpl_agent.agent.callbacks import (
 from rpl_agent.agent.discovery.session import OpenSession
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.output import views
-from rpl_agent.agent.output.logger import Logger
+from rpl_agent.agent.output.logger import Logger, withdraw_certificate
 from rpl_agent.agent.output.tensorboard import TensorBoardCallback
 from rpl_agent.agent.queries import QueriedAgent
 from rpl_agent.agent.sampling.interrupt import Interrupt
@@ -171,6 +171,7 @@ class RPLAgent(QueriedAgent):
         callbacks.init_callback(self)
         view.start()
         try:
+            session.refuse_refuted()
             with Interrupt(view.message) as interrupt:  # until the last save
                 try:
                     callbacks.on_training_start({"self": self}, {})
@@ -188,6 +189,8 @@ class RPLAgent(QueriedAgent):
         finally:
             session.clock.end()
             view.stop()
+            if session.is_refuted and self.run_folder is not None:
+                withdraw_certificate(self.run_folder)
         return self
 
     def _callbacks(self, callback: Callback, target: Target) -> CallbackList:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
-from rpl_agent.agent.discovery.session import OpenSession, require_unrefuted
+from rpl_agent.agent.discovery.session import OpenSession, no_certificate
 from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.agent.output.logger import write_open_proved, write_proved
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
@@ -222,9 +222,9 @@ def evaluate_run(
     return jsonable(result)
 
 
-def certify_run(folder: str | Path) -> dict[str, Any]:
-    """The certificate of a stored run, recomputed from its counts."""
-    agent = load_run(Path(folder))
+def certify_run(folder: str | Path, env: Env | None = None, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The certificate of a stored run, recomputed from its counts; ``env`` is needed without a model only."""
+    agent = load_run(Path(folder), env, options)
     proved: Any
     if isinstance(agent.session, OpenSession):
         proved = write_open_proved(Path(folder), agent.session, agent.certify())
@@ -334,21 +334,34 @@ def is_open_certificate(path: Path) -> bool:
     return path.is_file() and read_json(text_of(path), str(path)).get("format") == FORMAT
 
 
+def is_without_model(folder: Path) -> bool:
+    """Whether the run in a folder has no model."""
+    return is_open(read_latest(folder / CHECKPOINT)[0])
+
+
+def names_environment(folder: Path) -> bool:
+    """Whether the checkpoint of a run without a model says how to make its environment."""
+    return read_open(*read_latest(folder / CHECKPOINT)).session.env_spec is not None
+
+
 def open_certificate(folder: Path) -> OpenCertificate | None:
     """The stored certificate of a run without a model; None if the run has a model."""
     path = folder / "certificate.json"
     if is_open_certificate(path):
         return OpenCertificate.from_json(path)
-    if not path.is_file() and is_open((stored := read_latest(folder / CHECKPOINT))[0]):
-        require_unrefuted(read_open(*stored).refuted)
+    if not path.is_file() and is_without_model(folder):
         require_certificate(folder)
     return None
 
 
 def require_certificate(folder: Path) -> Path:
-    """The path of a run's stored certificate; raise if the run has none yet."""
+    """The path of a run's stored certificate; raise if the run has none yet, or can have none."""
     path = folder / "certificate.json"
     if folder.is_dir() and not path.is_file():
+        stored = read_latest(folder / CHECKPOINT)
+        refuted = read_open(*stored).refuted if is_open(stored[0]) else None
+        if refuted is not None:
+            raise DataError(f"{folder}: {no_certificate(refuted)}")
         raise DataError(f"{folder} has no certificate yet: rpl certify {shlex.quote(str(folder))} writes one")
     return path
 

@@ -148,6 +148,9 @@ class RunSession(ABC):
         """Whether data contradict what earlier certificates assumed, so that none of them holds."""
         return False
 
+    def refuse_refuted(self) -> None:  # noqa: B027  (a model that is refuted still has intervals to fall back on)
+        """Raise if no further data can lead to a certificate."""
+
     def bet(self, progress: float) -> None:  # noqa: B027  (a session may place none)
         """Place bets at this share of the plan."""
 

@@ -114,7 +114,9 @@ def register(commands: Any) -> None:
         "your --model or --env where you give them, otherwise against the file's own data and the model it names",
     )
     certify.add_argument(
-        "--env", help=f"with --verify: the environment of the certificate, a registered id or {OWN_ENV}"
+        "--env",
+        help=f"the environment of a RUN without a model; or, with --verify, of the certificate: a registered id or "
+        f"{OWN_ENV}",
     )
 
     plot = commands.add_parser("plot-region", run=run_plot, help="a picture of the confidence region in two parameters")
@@ -212,19 +214,14 @@ def run_certify(arguments: argparse.Namespace) -> int:
 
     if arguments.verify:
         return run_verify(arguments)
+    if arguments.id is not None and Path(arguments.id).is_dir():
+        return _certify_run(arguments)
     if arguments.env is not None:
-        raise ModelError("--env belongs to --verify; otherwise give the environment in place of ID")
+        raise ModelError("--env belongs to a RUN or to --verify; otherwise give the environment in place of ID")
     if arguments.policy is not None and arguments.evaluate is not None:
         raise ModelError("give either --policy FILE or --evaluate optimal")
     if arguments.fixed_policy and arguments.policy is None:
         raise ModelError("--fixed-policy says when a policy was chosen: give it with --policy FILE")
-    if arguments.id is not None and Path(arguments.id).is_dir():
-        from rpl_agent.agent.runs import certify_run
-
-        refuse_unused(arguments, set(), "a RUN is certified with its own model, data, method and policy")
-        stored = certify_run(arguments.id)
-        emit(arguments, stored, "certificate")
-        return 0 if keeps_limits(stored) else 1
     source = load_source(arguments)
     limits, source = (*source.objective.limits, *arguments.subject_to), source.without_limits()
     with progress_bar(arguments) as show:
@@ -247,6 +244,26 @@ def run_certify(arguments: argparse.Namespace) -> int:
         text += f"; relative gap {result['relative_gap']:.4g}"
     emit(arguments, result, "certificate", text)
     return 0 if certificate.keeps_limits else 1
+
+
+def _certify_run(arguments: argparse.Namespace) -> int:
+    """The certificate of a run; without a model its environment says which actions and states there are."""
+    from rpl_agent.agent.runs import certify_run, is_without_model, names_environment
+    from rpl_agent.cli.stored import stored_source
+
+    run = Path(arguments.id)
+    if not is_without_model(run):
+        refuse_unused(arguments, set(), "a RUN is certified with its own model, data, method and policy")
+        stored = certify_run(run)
+    else:
+        refuse_unused(arguments, {"--env"}, "a RUN without a model is certified with its own facts and data")
+        if arguments.env is None and names_environment(run):
+            stored = certify_run(run)
+        else:
+            source = stored_source(arguments.id, arguments.env)
+            stored = certify_run(run, source.env(), source.options)
+    emit(arguments, stored, "certificate")
+    return 0 if keeps_limits(stored) else 1
 
 
 def _certified(
@@ -313,7 +330,7 @@ def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
     """Check a certificate file against the reader's model and log, or against what the file names and holds."""
     from rpl_agent.agent.runs import verdict
     from rpl_agent.agent.world.log_returns import log_returns
-    from rpl_agent.cli.training import named_source
+    from rpl_agent.cli.stored import named_source
     from rpl_agent.guarantee.claims.improvement import UNKNOWN, Improvement
     from rpl_agent.guarantee.verify import data_from_json, data_to_json, different_data, read_with_data
 
@@ -348,7 +365,7 @@ def _verify_file(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
 
 def run_plot(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.output.plotting.region import plot_region
-    from rpl_agent.cli.training import true_parameters
+    from rpl_agent.cli.stored import true_parameters
     from rpl_agent.guarantee.pipeline import uncertainty_from
 
     agent = run_of(arguments, {"--parameters", "--output"})

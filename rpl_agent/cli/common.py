@@ -344,8 +344,8 @@ def _own_source(name: str) -> ModelSource | None:
     )
 
 
-def world_source(name: str) -> ModelSource:
-    """The source of an environment without a model: registered, or the user's own."""
+def world_source(name: str, keywords: Mapping[str, Any] | None = None) -> ModelSource:
+    """The source of an environment without a model: registered, with its keywords, or the user's own."""
     import gymnasium as gym
 
     import rpl_envs  # noqa: F401  (registers our ids)
@@ -360,7 +360,7 @@ def world_source(name: str) -> ModelSource:
         )
     if name not in gym.registry:
         raise not_registered(name)
-    return ModelSource(name, no_model, no_model, None, 0, partial(gym.make, name), {})
+    return ModelSource(name, no_model, no_model, None, 0, partial(gym.make, name, **(keywords or {})), {})
 
 
 def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
@@ -484,10 +484,8 @@ def run_of(arguments: argparse.Namespace, used: set[str]) -> RPLAgent | None:
     if not folder or not folder.is_dir():
         return None
     refuse_unused(arguments, used, f"{folder} is a run with its own model, data and method")
-    from rpl_agent.agent.discovery.session import OpenSession
-    from rpl_agent.agent.runs import load_run
+    from rpl_agent.agent.runs import is_without_model, load_run
 
-    agent = load_run(folder)
-    if isinstance(agent.session, OpenSession):
+    if is_without_model(folder):
         raise ModelError(f"{folder} is a run without a model, which rpl {arguments.command} needs")
-    return agent
+    return load_run(folder)

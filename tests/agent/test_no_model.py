@@ -299,6 +299,22 @@ def test_a_refuted_assumption_takes_the_certificate_off_the_disk(tmp_path):
     assert not path.exists()
 
 
+def test_bounds_that_contradict_each_other_refute_what_is_assumed(tmp_path):
+    """The certificate of an earlier moment stayed beside the run, and the run could be continued."""
+    agent = agent_of(corridor(), tensorboard_log=tmp_path).learn(40)
+    files = [agent.run_folder / name for name in ("certificate.json", "proof.json.gz")]
+    assert all(path.is_file() for path in files)
+    agent.session.lowest = agent.certificate.lower - 0.01
+    with pytest.raises(DataError, match=r"a policy returns at least .* Markov state"):
+        agent.learn(40)
+    assert agent.certificate is None and not any(path.exists() for path in files)
+    steps = agent.num_timesteps
+    for one in (agent, RPLAgent.load(agent.run_folder / "checkpoint.zip", corridor())):
+        with pytest.raises(DataError, match=r"what was assumed is refuted .*start a new run"):
+            one.learn(40)
+        assert one.num_timesteps == steps
+
+
 def test_a_return_outside_its_range_refutes_it():
     with pytest.raises(DataError, match=r"reward 3 in state 2 refutes its range of returns \[0, 1\]"):
         agent_of(corridor(pay=3.0)).learn(50)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+import gymnasium as gym
 import pytest
 
-from rpl_agent import Certificate, DataError
+from rpl_agent import Certificate, DataError, RPLAgent
 from rpl_agent.cli import main
 
 WORLD = """
@@ -17,6 +18,25 @@ def env(render_mode=None):
 
 def told():
     return gym.make("FrozenLake-v1"), {"returns": (0, 1), "discount": 0.99}
+
+def by_state():
+    return gym.make("FrozenLake-v1"), {"returns": lambda state: (0, 1), "discount": 0.99}
+
+class Pump(gym.Env):
+    observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 1, float(self.np_random.random() < 0.5), True, False, {}
+
+def pump():
+    return Pump(), {"returns": (0, 1), "discount": 0.9}
+
+def too_low():
+    return Pump(), {"returns": (0, 0.5), "discount": 0.9}
 """
 
 
@@ -82,6 +102,62 @@ def test_a_run_that_is_refuted_is_not_told_to_write_a_certificate(world, capsys)
     for arguments in (["info", "logs/a"], ["report", "logs/a"], ["certify", "logs/a"]):
         assert main(arguments) != 0
         assert "no certificate: what was assumed is refuted (episode" in capsys.readouterr().err
+
+
+def test_commands_agree_that_refuted_facts_leave_no_certificate(world, capsys):
+    """Each command named another one, and a resumed run played on before it said so."""
+    assert main(["train", "mine.py:too_low", "--budget", "40", "--name", "a", "--log-dir", ".", "--quiet"]) == 2
+    env = ("--env", "mine.py:too_low")
+    commands = [["info", "a"], ["report", "a"], ["certify", "a", "--verify"], ["certify", "a", *env]]
+    for arguments in [*commands, ["resume", "a", *env, "--quiet"], ["evaluate", "a", *env]]:
+        capsys.readouterr()
+        assert main(arguments) == 2
+        said = capsys.readouterr().err
+        assert "no certificate: what was assumed is refuted" in said and "start a new run with facts that hold" in said
+        assert "writes one" not in said and said.count("\n") == 1
+    before = (world / "a" / "checkpoint.zip").read_bytes()
+    assert main(["resume", "a", *env, "--budget", "80"]) == 2
+    assert (world / "a" / "checkpoint.zip").read_bytes() == before
+
+
+def test_a_run_in_code_of_ones_own_is_certified_with_that_code(world, capsys):
+    rpl(capsys, "train", "mine.py:pump", "--budget", "20", "--name", "a", "--log-dir", ".")
+    assert main(["certify", "a"]) == 2
+    said = capsys.readouterr().err
+    assert f"add --env {world / 'mine.py'}:pump" in said and "load(" not in said
+    assert rpl(capsys, "certify", "a", "--env", "mine.py:pump")["proved"] is True
+    assert main(["certify", "a", "--env", "mine.py:pump", "--delta", "0.1"]) == 2
+    assert "--delta would not be used" in capsys.readouterr().err
+    assert main(["plot-region", "a"]) == 2
+    assert "a is a run without a model, which rpl plot-region needs" in capsys.readouterr().err
+    rpl(capsys, "train", "mine.py:by_state", "--budget", "20", "--name", "b", "--log-dir", ".")
+    assert main(["certify", "b"]) == 2
+    assert "--env path/to/file.py:factory" in capsys.readouterr().err
+    assert rpl(capsys, "certify", "b", "--env", "mine.py:by_state")["lower"] >= 0
+
+
+@pytest.mark.filterwarnings("ignore:the environment continues")
+def test_a_run_without_a_model_made_in_python_goes_on_in_the_shell(world, capsys):
+    """Its environment was looked for in a model."""
+    env = gym.make("FrozenLake-v1", map_name="8x8", max_episode_steps=9)
+    RPLAgent(env, returns=(0, 1), seed=0).learn(20, folder="a")
+    more = rpl(capsys, "resume", "a", "--budget", "30")
+    assert more["episodes"] == 30 and more["steps"] <= 270
+    assert rpl(capsys, "evaluate", "a", "--episodes", "9")["episodes"] == 9
+
+
+def test_another_world_does_not_refute_a_run(world, capsys):
+    """Its steps were counted with those of the run's own world, and what they contradict was lost for good."""
+    env = gym.make("FrozenLake-v1", map_name="8x8", max_episode_steps=9)
+    RPLAgent(env, returns=(0, 1), seed=0).learn(20, folder="a")
+    before = (world / "a" / "checkpoint.zip").read_bytes()
+    for other, reason in (
+        ("CliffWalking-v1", "CliffWalking-v1 is not the world of the run, FrozenLake-v1"),
+        ("FrozenLake-v1", "FrozenLake-v1 is not the world of the run: its observations are others"),  # the small one
+    ):
+        assert main(["resume", "a", "--budget", "40", "--env", other]) == 2
+        assert reason in capsys.readouterr().err
+        assert (world / "a" / "checkpoint.zip").read_bytes() == before
 
 
 def test_a_picture_is_no_certificate(world, capsys):

@@ -46,6 +46,14 @@ DIVIDE_GROWTH = 1.5
 STAGES = ("sampling", "bounds", "policy", "logging")
 
 
+def no_certificate(refuted: str) -> str:
+    """Why a run whose assumptions are refuted has no certificate, and what to do."""
+    return (
+        f"no certificate: what was assumed is refuted ({refuted}). No data can change that: start a new run with facts "
+        "that hold"
+    )
+
+
 @dataclass
 class BestPolicy:
     """The policy with the best guarantee of a run."""
@@ -225,11 +233,15 @@ class OpenSession(OpenRecord, RunSession):
     def is_refuted(self) -> bool:
         return self.experience.refuted is not None
 
+    def refuse_refuted(self) -> None:
+        if self.experience.refuted is not None:
+            raise DataError(no_certificate(self.experience.refuted))
+
     # ------------------------------------------------------------------ certificates
     def update_certificate(self, is_quick: bool = False) -> OpenCertificate:
         """The policy with the best guarantee, and the least bound on every policy, so far."""
         experience, (low, high) = self.experience, self.assumptions.overall
-        require_unrefuted(experience.refuted)
+        self.refuse_refuted()
         data = experience.data
         self._bound()
         upper = experience.upper.start(data) if data.starts else high
@@ -239,10 +251,12 @@ class OpenSession(OpenRecord, RunSession):
             self._guess = None
             best, policy = self.best, self.policy
         if best is not None and best.lower > self.lowest:
-            raise DataError(
-                f"no certificate: a policy returns at least {best.lower:.6g}, and none more than {self.lowest:.6g}. "
-                "That has probability at most δ if what was assumed is true; observations may not be a Markov state"
+            experience.refuted = (
+                f"a policy returns at least {best.lower:.6g}, and none more than {self.lowest:.6g}, which has "
+                "probability at most δ if it is true; observations may not be a Markov state"
             )
+            self.certificate = None
+            self.refuse_refuted()
         self.certificate = OpenCertificate(
             low if best is None else best.lower,
             self.lowest,
@@ -331,9 +345,3 @@ class OpenSession(OpenRecord, RunSession):
             "returns": f"[{low:g}, {high:g}]",
             "seed": self.seed,
         }
-
-
-def require_unrefuted(refuted: str | None) -> None:
-    """Raise if a step contradicted what was assumed: there is no certificate then, and none can be written."""
-    if refuted is not None:
-        raise DataError(f"no certificate: what was assumed is refuted ({refuted})")

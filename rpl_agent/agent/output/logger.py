@@ -123,6 +123,13 @@ def write_certificate(folder: Path, certificate: Certificate | OpenCertificate) 
         write_whole(folder / "certificate.json", "{" + ",\n ".join(fields) + "}\n")  # one line per field, at C speed
 
 
+def withdraw_certificate(folder: Path) -> None:
+    """Remove the certificate and the proof of a run whose assumptions are refuted: they claim what is false."""
+    path = folder / "certificate.json"
+    path.unlink(missing_ok=True)
+    proof_path(path).unlink(missing_ok=True)
+
+
 def write_proved(
     folder: Path,
     pmdp: ParametricMDP,

@@ -181,7 +181,8 @@ def open_arguments(stored: OpenState, facts: Mapping[str, Any]) -> dict[str, Any
         if value == FUNCTION:
             if not callable(facts.get(name)):
                 raise ModelError(
-                    f"the run was given {name} as a function, which files do not store: pass facts={{{name!r}: …}}"
+                    f"the run was given {name} as a function, which files do not store: pass facts={{{name!r}: …}} "
+                    "(rpl: --env path/to/file.py:factory, which returns it beside the environment)"
                 )
             found[name] = facts[name]
     if found["discount"] == 1.0:
@@ -291,12 +292,23 @@ def _fill(data: OpenData, stored: OpenState) -> None:
 
 def restore_open(session: OpenSession, stored: OpenState) -> None:
     """Load a stored state into a session that has entered its world."""
-    if stored.commands is not None and stored.commands != jsonable(session.world.actions):
-        raise ModelError(f"{session.world.name} is not the world of the run: its actions are others")
+    _require_same_world(session, stored)
     try:
         _restore(session, stored)
     except UNREADABLE as error:
         raise CheckpointError(f"the checkpoint's state is not readable: {error!r}") from None
+
+
+def _require_same_world(session: OpenSession, stored: OpenState) -> None:
+    """Raise if the world is another one than that of the run, as far as can be seen."""
+    before, now = ((spec or {}).get("id") for spec in (stored.session.env_spec, session.env_spec))
+    if before is not None and now is not None and before != now:
+        raise ModelError(f"{now} is not the world of the run, {before}")
+    if stored.commands is not None and stored.commands != jsonable(session.world.actions):
+        raise ModelError(f"{session.world.name} is not the world of the run: its actions are others")
+    states = known_states(session.assumptions)  # δ is divided by their number
+    if stored.facts.get(KNOWN, states) != states:
+        raise ModelError(f"{session.world.name} is not the world of the run: its observations are others")
 
 
 def _restore(session: OpenSession, stored: OpenState) -> None:
