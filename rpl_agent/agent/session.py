@@ -319,6 +319,10 @@ class Session(SessionRecord, RunSession):
         per_step = require(self.target).unit == "steps"
         return SamplingGoal(self.steps if per_step else self.episodes, per_step, self.time_limit)
 
+    def reset_counters(self) -> None:
+        self.witness.count_anew(self.episodes)
+        super().reset_counters()
+
     @property
     def is_update_due(self) -> bool:
         return require(self.limits).reached(self.experience.rows, self.experience.expressions, self.episodes)

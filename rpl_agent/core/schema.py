@@ -75,6 +75,7 @@ Stored = TypeVar("Stored")
 #: For seeds, which may exceed 64 bits.
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Signed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Positive = Annotated[float, msgspec.Meta(ge=0.0)]

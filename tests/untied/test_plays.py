@@ -63,6 +63,21 @@ def test_plays_bound_the_policy_better_than_rows_do_and_the_certificate_says_so(
     assert Certificate.from_json(certificate.to_json()).plays == certificate.plays
 
 
+def test_plays_go_on_when_episodes_are_counted_anew(tmp_path):
+    """None was made until the new counter had reached the old one."""
+    found = agent().learn(budget=600)
+    before, witness = len(found.session.witness.worth), found.session.witness
+    number = witness.number
+    found.learn(budget=60, reset_num_timesteps=True)
+    assert witness.number == number and len(witness.worth) >= before + LEAST_SHARE * 60 / 2
+    assert witness.since < 0 < witness.mark <= 2 * 600
+    found.save(tmp_path / "a")
+    again = RPLAgent.load(tmp_path / "a.zip", TableWorld(1))
+    assert again.session.witness.since == witness.since and again.num_episodes == 60
+    counts, earlier = found.session.experience.counts, found.session.earlier
+    assert verify(found.certificate, found.pmdp, counts, earlier).problems == []
+
+
 @pytest.mark.parametrize(
     "forge",
     [

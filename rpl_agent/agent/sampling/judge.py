@@ -21,7 +21,7 @@ from rpl_agent.core.coupled.regret import difference_above
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import Ledger
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
-from rpl_agent.core.schema import Share, Whole
+from rpl_agent.core.schema import Share, Signed, Whole
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.pipeline import Config
 from rpl_agent.guarantee.untied.estimate import FrequencyEstimate
@@ -42,11 +42,16 @@ class JudgedPlays:
 
     policy: Policy | None = None
     number: Whole = 0  # of policies fixed so far
-    since: Whole = 0  # episodes of the run when it was fixed
+    since: Signed = 0  # episodes of the run when it was fixed; negative if they were counted anew since
     mark: Whole = FIRST_MARK  # episodes of the run when the next policy is considered
     worth: list[float] = field(default_factory=list)  # of its plays, at least (at most, where costs are minimised)
     longest: Whole = 0  # steps of a play
     share: Share = FIRST_SHARE  # of episodes that play it
+
+    def count_anew(self, episodes: int) -> None:
+        """The run's counter of episodes goes from this number to 0."""
+        self.since -= episodes
+        self.mark = max(self.mark - episodes, 1)
 
 
 class PlayJudge:
