@@ -40,6 +40,7 @@ from rpl_agent.agent.world.actions import ActionToEnv
 from rpl_agent.agent.world.observations import Env, StateOf, make_env
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.errors import ModelError, RPLWarning, as_path, require_count
+from rpl_agent.core.files import make_folder
 from rpl_agent.core.model import ParametricMDP
 from rpl_agent.guarantee.pipeline import timed
 
@@ -156,7 +157,7 @@ class RPLAgent(QueriedAgent):
         describe = partial(write_run, source=session.env_spec or {}, seed=self.seed)
         if folder is not None:
             self.run_folder = as_path(folder, "folder")
-            self.run_folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.run_folder)
             if (self.run_folder / checkpoint.CHECKPOINT).exists() and not session.samples:
                 raise ModelError(f"{folder} has a run already: give another folder, or load its agent and go on")
         elif self.run_folder is None and self.tensorboard_log is not None:

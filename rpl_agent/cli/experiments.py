@@ -30,7 +30,7 @@ HELP: dict[str, dict[str, Any]] = {
 }
 SWEEP: dict[str, Any] = {
     "output": "folder for rows, tables and figures; a sweep found there is resumed",
-    "jobs": "parallel runs",
+    "jobs": "parallel runs (default 2, or 1 if joblib is not installed)",
     "executor": ("ray uses RAY_ADDRESS, or starts a local one", {"choices": ("joblib", "ray")}),
 }
 

@@ -1,9 +1,12 @@
-"""`write_whole`: a file has its old content or its new one, whatever happens while it is written."""
+"""`write_whole`: a file has its old content or its new one, whatever happens while it is written; `make_folder`."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
+
+from rpl_agent.core.errors import ModelError
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -22,3 +25,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, if there is none yet, and raise if no file can be written to it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise ModelError(f"{path} is no folder that can be written to: {error.strerror or error}") from None

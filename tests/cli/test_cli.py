@@ -227,7 +227,7 @@ def test_a_run_of_a_model_file_lives_on(capsys, monkeypatch, tmp_path):
 def test_compare_says_what_to_install(agent, words, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("rpl_agent.studies.experiments.tasks.find_spec", lambda name: None)
     monkeypatch.setattr("rpl_agent.studies.experiments.runner.find_spec", lambda name: None)
-    assert main(["compare", WORLD, "--agents", agent, "--output", str(tmp_path / "results")]) == 2
+    assert main(["compare", WORLD, "--agents", agent, "--jobs", "2", "--output", str(tmp_path / "results")]) == 2
     printed = capsys.readouterr().err
     assert words in printed and printed.count("\n") == 1
 

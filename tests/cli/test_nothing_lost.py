@@ -92,6 +92,21 @@ def test_a_folder_with_a_run_takes_no_other_one(tmp_path):
     assert agent.num_episodes == 10
 
 
+def test_a_folder_that_cannot_be_made_is_an_error_before_any_play(tmp_path, capsys):
+    """The error of the system named a path and no reason to look at it."""
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for place in (file, file / "logs"):
+        for made, learnt in (({"tensorboard_log": place}, {}), ({}, {"folder": place})):
+            agent = RPLAgent("rpl/Betting-25-v0", seed=0, **made)
+            with pytest.raises(ModelError, match=r"file.* is no folder that can be written to: "):
+                agent.learn(budget=5, **learnt)
+            assert agent.num_timesteps == 0
+        assert main(["train", "rpl/Betting-25-v0", "--budget", "5", "--log-dir", str(place)]) == 2
+        assert f"rpl train: {place} is no folder that can be written to: " in capsys.readouterr().err
+    assert file.read_text() == "mine"
+
+
 def test_an_agent_is_loaded_from_its_file_though_a_folder_has_its_name(tmp_path):
     agent = RPLAgent(seed=0).learn(gym.make("rpl/Betting-v0", n=3), budget=5)
     (tmp_path / "saved").mkdir()

@@ -47,6 +47,21 @@ def test_a_row_tells_its_whole_story(tmp_path):
     assert stored == row
 
 
+def test_without_joblib_one_task_runs_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("rpl_agent.studies.experiments.runner.find_spec", lambda name: None)
+    assert len(run_sweep(tasks("draw", range(2)), tmp_path)) == 2
+    with pytest.raises(ModelError, match="joblib is not installed"):
+        run_sweep(tasks("draw", range(2)), tmp_path, jobs=2)
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_before_any_run(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setattr("rpl_agent.studies.experiments.runner.run_group", lambda *_: pytest.fail("a task was run"))
+    for output in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(ModelError, match="is no folder that can be written to"):
+            run_sweep(tasks("draw", [1]), output, jobs=1)
+
+
 def test_a_sweep_goes_on_where_it_stopped(tmp_path):
     first = run_sweep(tasks("draw", range(3)), tmp_path, jobs=1)
     with open(tmp_path / ROWS, "a") as file:

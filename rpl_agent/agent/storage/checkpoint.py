@@ -37,7 +37,7 @@ import numpy as np
 
 from rpl_agent.core import schema
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning, as_path
-from rpl_agent.core.files import write_whole
+from rpl_agent.core.files import make_folder, write_whole
 from rpl_agent.core.schema import jsonable
 
 CHECKPOINT = "checkpoint.zip"
@@ -74,7 +74,7 @@ def new_folder(log_dir: Path, name: str | None, default: str, fill: Callable[[Pa
     """
     if name is not None and (log_dir / name).resolve().parent != log_dir.resolve():
         raise ModelError(f"the run's name {name!r} must be a plain folder name")
-    log_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(log_dir)
     remove_stale(log_dir, ".*.part")
     temporary = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=log_dir))
     try:

@@ -27,7 +27,7 @@ def reproduce(
     output: str | os.PathLike = "results",
     suite: Sequence[str] | None = None,
     quick: bool = False,
-    jobs: int = 2,
+    jobs: int | None = None,
     executor: str = "joblib",
     seeds: int = 3,
     budget: int | None = None,
@@ -59,7 +59,7 @@ def compare(
     policy: str | os.PathLike | None = None,
     measured: int | None = None,
     output: str | os.PathLike = "results",
-    jobs: int = 2,
+    jobs: int | None = None,
     executor: str = "joblib",
     progress: bool = False,
 ) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _policy_task(path: str, worlds: Sequence[suites.Task]) -> suites.Task:
     return {"agent": Path(path).name, "policy": os.path.abspath(path), "policy_digest": digest}
 
 
-def _run(tasks: list[suites.Task], output: Any, jobs: int, executor: str, progress: bool) -> dict[str, Any]:
+def _run(tasks: list[suites.Task], output: Any, jobs: int | None, executor: str, progress: bool) -> dict[str, Any]:
     rows = run_sweep(tasks, output, jobs=jobs, executor=executor, progress=progress)
     made = tables(rows)
     written = write_tables(made, Path(output) / "tables")

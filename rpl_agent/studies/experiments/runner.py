@@ -33,6 +33,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rpl_agent.core.errors import DataError, ModelError, RPLWarning
+from rpl_agent.core.files import make_folder
 from rpl_agent.core.schema import jsonable
 from rpl_agent.formats.pieces import ray_session
 from rpl_agent.guarantee.certificate import versions
@@ -160,6 +161,8 @@ def require_rows(folder: str | os.PathLike) -> Store:
 
 Group = tuple[str, list[Task]]
 EXECUTORS = ("joblib", "ray")
+#: Runs at a time, unless the caller says how many.
+JOBS = 2
 #: Rounds in which all unfinished groups are retried together after a worker died; then one by one.
 RETRIES = 2
 #: Distinct warnings kept per row.
@@ -204,21 +207,26 @@ def run_sweep(
     tasks: Sequence[Task],
     output: str | os.PathLike,
     *,
-    jobs: int = 2,
+    jobs: int | None = None,
     executor: str = "joblib",
     progress: bool = False,
     retries: int = RETRIES,
 ) -> list[Row]:
     """Rows of all tasks, in order; tasks already in ``output`` are not rerun.
 
+    jobs : how many run at a time; None: two, or one where joblib is not installed
+
     Raises DataError at the end with the names of failed tasks; the rows of the others are on disk by then.
     """
     if executor not in EXECUTORS:
         raise ModelError(f"executor {executor!r} is not one of {EXECUTORS}")
+    if jobs is None:
+        jobs = JOBS if executor != "joblib" or find_spec("joblib") is not None else 1
     if jobs < 1:
         raise ModelError(f"jobs {jobs} must be at least 1")
     if (executor == "ray" or jobs > 1) and find_spec(executor) is None:
         raise ModelError(f"{executor} is not installed: pip install {executor}, or --jobs 1 without it")
+    make_folder(Path(output))
     store = Store(output)
     store.absorb_spool()
     keys = [key(task) for task in tasks]
