@@ -217,7 +217,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
     if arguments.id is not None and Path(arguments.id).is_dir():
         return _certify_run(arguments)
     if arguments.env is not None:
-        raise ModelError("--env belongs to a RUN or to --verify; otherwise give the environment in place of ID")
+        raise ModelError("--env belongs to --verify, or to a RUN; otherwise give the environment in place of ID")
     if arguments.policy is not None and arguments.evaluate is not None:
         raise ModelError("give either --policy FILE or --evaluate optimal")
     if arguments.fixed_policy and arguments.policy is None:

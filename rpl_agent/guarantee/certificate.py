@@ -134,6 +134,7 @@ class Certificate:
     versions: dict[str, str] = field(default_factory=dict)
     checked: bool = False  # both bounds passed the solver's independent check
     proved: bool = False  # `rpl_agent.guarantee.checker` proves exactly these numbers, from the file beside this one
+    unproved: str = ""  # why not, if a proof was to be written
     plays: PlayedBound | None = None  # of the policy, if they bound its value better than the model does
     visits: Visited | None = None  # of the policy's rows, if they bound its value better than the model does
     limits: tuple[LimitClaim, ...] = ()  # of the objective, each with its bounds; `lower` and `upper` are within them
@@ -209,7 +210,8 @@ class Certificate:
         order = table if self.basis == "table" else None
         endless = "no lower bound: at some parameters that the data do not exclude, plays may never end"
         endless = endless if self.lower == -math.inf else ""
-        noted = (self.fallback, *self.assumptions, self.edge, order, endless, rewards, self.truncation)
+        unproved = f"no proof: {self.unproved}" if self.unproved else None
+        noted = (self.fallback, *self.assumptions, self.edge, order, endless, rewards, self.truncation, unproved)
         return [note for note in (*noted, unchecked) if note]
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 
 import pytest
@@ -150,3 +151,20 @@ def test_a_run_without_a_registered_environment(run, tmp_path, capsys):
     assert main(["info", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 50
     assert main(["export", str(folder), "--policy-file", str(tmp_path / "p.json")]) == 0
+
+
+@pytest.mark.parametrize("facts", [(), ("--returns", "0", "1")], ids=["with a model", "without a model"])
+def test_a_run_whose_proof_is_too_long_says_so(facts, tmp_path, capsys, monkeypatch):
+    """Its certificate had no proof, and nothing said why."""
+    monkeypatch.setattr("rpl_agent.agent.loop.PROVED", 1)
+    given = ["FrozenLake-v1", *facts, "--budget", "9", "--log-dir", str(tmp_path), "--quiet"]
+    assert main(["train", *given, "--name", "a"]) == 0
+    reason = "no proof: .* inequalities are more than 1: rpl certify RUN proves them"
+    assert re.search(f"NOTE: {reason}", capsys.readouterr().out)
+    assert main(["train", *given, "--name", "b", "--json"]) == 0
+    assert any(re.match(reason, note) for note in json.loads(capsys.readouterr().out)["notes"])
+    assert main(["certify", str(tmp_path / "a")]) == 0
+    said = capsys.readouterr().out
+    assert "proved: " in said and "no proof" not in said
+    stored = json.loads((tmp_path / "a" / "certificate.json").read_text())
+    assert stored["proved"] is True and stored["unproved"] == ""

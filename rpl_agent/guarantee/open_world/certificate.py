@@ -47,6 +47,7 @@ class OpenCertificate:
     versions: dict[str, str] = field(default_factory=versions)
     truncation: str | None = None
     proved: bool = False  # `rpl_agent.checker` proves exactly these numbers, from the file beside this one
+    unproved: str = ""  # why not, if a proof was to be written
 
     @property
     def gap(self) -> float:
@@ -90,7 +91,7 @@ class OpenCertificate:
     @property
     def notes(self) -> list[str]:
         """What a reader has to know besides the numbers."""
-        return []
+        return [f"no proof: {self.unproved}"] if self.unproved else []
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; infinities as the strings "inf" and "-inf"."""

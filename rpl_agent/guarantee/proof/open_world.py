@@ -71,9 +71,9 @@ def prove_open(
 def stated_open(certificate: OpenCertificate, proof: dict[str, Any]) -> OpenCertificate:
     """The certificate with the numbers of its proof."""
     if "refused" in proof:
-        return certificate
+        return replace(certificate, unproved=str(proof["refused"]))
     claim, plays = proof["claim"], _number_of_plays(proof)
-    return replace(certificate, lower=claim["lower"], upper=claim["upper"], plays=plays, proved=True)
+    return replace(certificate, lower=claim["lower"], upper=claim["upper"], plays=plays, proved=True, unproved="")
 
 
 def _number_of_plays(proof: dict[str, Any]) -> int:

@@ -19,7 +19,7 @@ def stated(found: Stated, proof: dict[str, Any]) -> Stated:
 
 def _stated(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
     if "refused" in proof:
-        return certificate
+        return replace(certificate, unproved=str(proof["refused"]))
     bounds: dict[str, Any] = {"lower": -math.inf, "upper": math.inf, "regret": math.inf}
     known = {name: bound for name, bound in proof["claim"].items() if bound is not None}
     bounds |= {name: known[name] for name in bounds if name in known}
@@ -27,7 +27,8 @@ def _stated(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
         claim.with_bounds(*(known.get(f"limit {k} {part}") for part in ("lower", "upper", "best")))
         for k, claim in enumerate(certificate.limits)
     )
-    return replace(certificate, **bounds, proved=True, optimal=known.get("optimal", False), limits=limits)
+    optimal = known.get("optimal", False)
+    return replace(certificate, **bounds, proved=True, unproved="", optimal=optimal, limits=limits)
 
 
 def _stated_improvement(found: Improvement, proof: dict[str, Any]) -> Improvement:
