@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from rpl_agent import __version__
 from rpl_agent.cli import parser as options
+from rpl_agent.cli.parser import INTERRUPTED
 from rpl_agent.core.errors import DataError, ModelError
 
-#: exit status for wrong input, for a defect, and for an interrupted run
-WRONG, DEFECT, INTERRUPTED = 2, 1, 130
+#: exit status for wrong input, and for a defect
+WRONG, DEFECT = 2, 1
 
 
 def build_parser() -> options.Parser:

@@ -22,6 +22,8 @@ from typing import Any, NoReturn, Protocol
 
 from rpl_agent.core.errors import RPLWarning
 
+#: exit status of what Ctrl-C ended
+INTERRUPTED = 130
 #: Largest seed that numpy, Gymnasium and Stable-Baselines3 all accept.
 LARGEST_SEED = 2**32 - 1
 #: No run is longer; larger numbers are typing errors (and would not fit the counters).

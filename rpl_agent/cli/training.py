@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rpl_agent.cli.common import (
     OWN_ENV,
@@ -23,12 +24,10 @@ from rpl_agent.cli.common import (
     source_defaults,
     world_source,
 )
-from rpl_agent.cli.parser import add_call, between, call, count, folder_name, output_file, regret_goal
+from rpl_agent.cli.parser import INTERRUPTED, add_call, between, call, count, folder_name, output_file, regret_goal
+from rpl_agent.cli.progress import progress_bar
 from rpl_agent.cli.stored import source_of, stored_source
 from rpl_agent.core.errors import ModelError, require_file
-
-if TYPE_CHECKING:
-    pass
 
 
 def register(commands: Any) -> None:
@@ -266,13 +265,12 @@ def _view(arguments: argparse.Namespace) -> dict[str, bool]:
 
 def _finish(arguments: argparse.Namespace, result: dict) -> int:
     emit(arguments, result, "training")
-    return 130 if result.get("interrupted") else 0 if keeps_limits(result) else 1
+    return INTERRUPTED if result.get("interrupted") else 0 if keeps_limits(result) else 1
 
 
-def run_evaluate(arguments: argparse.Namespace) -> None:
+def run_evaluate(arguments: argparse.Namespace) -> int:
     if arguments.policy is not None:
-        _evaluate_policy(arguments)
-        return
+        return _evaluate_policy(arguments)
     if arguments.run_folder is None and arguments.env is not None:
         raise ModelError(f"nothing to play in {arguments.env}: add --policy FILE, or a run folder")
     unused = [name for name in ("returns", "delta", "width", "algorithm") if getattr(arguments, name) is not None]
@@ -287,24 +285,28 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         evaluate_run, arguments, arguments.run_folder, source.env(), theta=source.theta, options=source.options
     )
     emit(arguments, result, "evaluation")
+    return 0
 
 
-def _evaluate_policy(arguments: argparse.Namespace) -> None:
+def _evaluate_policy(arguments: argparse.Namespace) -> int:
     """Bound the mean value of a policy of the user's own."""
     from rpl_agent.agent.world.named_env import names_code
+    from rpl_agent.formats.policies import require_policy_ending
 
     if arguments.run_folder is not None or arguments.bounds is not None:
         extra = "a run folder" if arguments.run_folder is not None else "--worth (write --returns)"
         raise ModelError(f"--policy is played in --env and takes no {extra.removeprefix('a ')}")
     if arguments.env is None:
         raise ModelError("--policy needs --env: rpl evaluate --policy FILE --env ID [--returns LO HI]")
-    observes = names_code(arguments.policy) or arguments.policy.endswith(".zip")
-    if observes and arguments.returns is not None:
-        _bound_return(arguments)
-    elif names_code(arguments.policy):
+    is_code = names_code(arguments.policy)
+    if not is_code:
+        require_policy_ending(Path(arguments.policy))
+    if arguments.returns is not None and (is_code or arguments.policy.endswith(".zip")):
+        return _bound_return(arguments)
+    if is_code:
         raise ModelError("a function needs --returns LO HI, the least and most that one episode can return")
-    else:
-        _evaluate_table(arguments)
+    _evaluate_table(arguments)
+    return 0
 
 
 def _evaluate_table(arguments: argparse.Namespace) -> None:
@@ -357,7 +359,7 @@ def _evaluate_table(arguments: argparse.Namespace) -> None:
     emit(arguments, {**data, "text": text}, "evaluation")
 
 
-def _bound_return(arguments: argparse.Namespace) -> None:
+def _bound_return(arguments: argparse.Namespace) -> int:
     """Bound the mean return of a policy that sees observations."""
     from rpl_agent.agent.sampling.returns import bound_return
     from rpl_agent.agent.world.named_env import load_named, named_or_registered, names_code
@@ -374,11 +376,21 @@ def _bound_return(arguments: argparse.Namespace) -> None:
         policy = load_policy(arguments.policy, arguments.algorithm)
         require_same_spaces(policy, env)
     delta = {} if arguments.delta is None else {"delta": arguments.delta}
-    found = bound_return(
-        policy, env, arguments.episodes, arguments.returns, width=arguments.width, seed=arguments.seed, **delta
-    )
+    with progress_bar(arguments) as show:
+        found = bound_return(
+            policy,
+            env,
+            arguments.episodes,
+            arguments.returns,
+            width=arguments.width,
+            seed=arguments.seed,
+            progress=partial(show, "episodes"),
+            **delta,
+        )
     data = {"policy": arguments.policy, "env": arguments.env, "returns": arguments.returns, **found.to_dict()}
-    emit(arguments, {**data, "text": str(found)}, "mean return")
+    text = f"{found}\ninterrupted before {arguments.episodes:,} episodes" if found.interrupted else str(found)
+    emit(arguments, {**data, "text": text}, "mean return")
+    return INTERRUPTED if found.interrupted else 0
 
 
 def run_watch(arguments: argparse.Namespace) -> None:

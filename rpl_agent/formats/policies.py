@@ -23,6 +23,8 @@ from rpl_agent.core.model import ParametricMDP, Policy, StateIndex
 from rpl_agent.core.model.building.policy_table import Entry
 from rpl_agent.formats.export import identifiers
 
+#: of files that may hold a policy; the last one is that of Stable-Baselines3
+ENDINGS = (".csv", ".json", ".strat", ".zip")
 #: what Python raises where JSON has another shape
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError)
 
@@ -45,14 +47,24 @@ def read_policy(path: str | Path, pmdp: ParametricMDP) -> Policy:
     """
     path = as_path(path, "path")
     require_kind("pmdp", pmdp, ParametricMDP)
-    readers = {".csv": None, ".json": _json, ".strat": _strategy}
+    require_policy_ending(path)
     if path.suffix == ".zip":
         raise DataError(f"{path.name}: from_sb3(path, env) reads a model of Stable-Baselines3")
-    if path.suffix not in readers:
-        endings = f"{', '.join(readers)}, or .zip of Stable-Baselines3"
-        raise DataError(f"{path.name}: a policy is a file ending in {endings}")
-    reader = readers[path.suffix]
-    return Policy.from_table(pmdp, path) if reader is None else reader(path, pmdp)
+    return {".csv": _table, ".json": _json, ".strat": _strategy}[path.suffix](path, pmdp)
+
+
+def require_policy_ending(path: Path) -> None:
+    """Raise unless a file of this name may hold a policy."""
+    if path.suffix not in ENDINGS:
+        named = path.with_name(path.name + ".zip")
+        hint = f"; did you mean {named.name}?" if named.is_file() else ""
+        raise DataError(
+            f"{path.name}: a policy is a file ending in {', '.join(ENDINGS[:-1])}, or .zip of Stable-Baselines3{hint}"
+        )
+
+
+def _table(path: Path, pmdp: ParametricMDP) -> Policy:
+    return Policy.from_table(pmdp, path)
 
 
 def _json(path: Path, pmdp: ParametricMDP) -> Policy:

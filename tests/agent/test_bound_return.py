@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from functools import partial
 
 import gymnasium as gym
@@ -14,6 +15,7 @@ from rpl_agent import DataError, ModelError, RPLAgent, bound_return
 from rpl_agent.agent.sampling import returns
 from rpl_agent.cli import main
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
+from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 
 
 class Draws(gym.Env):
@@ -133,6 +135,56 @@ def test_the_command(capsys):
     assert found["episodes"] == 50 and found["steps"] == 150 and found["lower"] <= 1.8 <= found["upper"]
     assert command("--returns", "0", "3", "--episodes", "50") == 0
     assert capsys.readouterr().out.count("\n") == 1
+
+
+def stop_at(k):
+    """A policy that presses Ctrl-C in the middle of episode k."""
+    steps = iter(range(10**6))
+
+    def act(observation):
+        if next(steps) == 3 * (k - 1) + 1:
+            signal.raise_signal(signal.SIGINT)
+        return 6
+
+    return act
+
+
+def test_plays_before_ctrl_c_are_not_lost():
+    told = []
+    found = bound_return(stop_at(40), Draws(), 60, (0, 3), delta=0.2, progress=lambda *now: told.append(now))
+    whole = bound_return(lambda observation: 6, Draws(), 60, (0, 3), delta=0.2)
+    assert found.interrupted and found.episodes == 40 and not whole.interrupted
+    assert np.array_equal(found.returns, whole.returns[:40]) and told == [(k, 60) for k in range(1, 41)]
+    # the bets are those of 60 episodes: bets for 40 would depend on when it was stopped
+    planned, other = (mean_interval(whole.returns[:40], 0.0, 3.0, 0.2, planned=n) for n in (60, 40))
+    assert (found.lower, found.upper) == pytest.approx(planned, abs=1e-12)
+    assert planned != pytest.approx(other, abs=1e-3)
+    assert found.lower <= whole.lower and whole.upper <= found.upper
+
+
+def stopping(observation):
+    return stopping.act(observation)
+
+
+def test_the_command_prints_what_was_played_before_ctrl_c(capsys, monkeypatch):
+    here = "tests.agent.test_bound_return"
+    given = ["evaluate", "--policy", f"{here}:stopping", "--env", f"{here}:make", "--returns", "0", "3"]
+    monkeypatch.setattr(stopping, "act", stop_at(7), raising=False)
+    assert main([*given, "--episodes", "1000"]) == 130
+    assert "7 episodes returned" in (said := capsys.readouterr().out) and "interrupted before 1,000 episodes" in said
+    monkeypatch.setattr(stopping, "act", stop_at(7))
+    assert main([*given, "--episodes", "1000", "--json"]) == 130
+    found = json.loads(capsys.readouterr().out)
+    assert found["interrupted"] is True and found["episodes"] == 7
+
+
+def test_a_forgotten_ending_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ppo.zip").write_bytes(b"")
+    for env in ("CartPole-v1", "FrozenLake-v1"):
+        assert main(["evaluate", "--policy", "ppo", "--env", env, "--returns", "0", "1"]) == 2
+        said = capsys.readouterr().err
+        assert said.endswith("did you mean ppo.zip?\n") and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Intervals of a mean: the supermartingale by enumeration, misses at any time, rounding, width."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import mpmath
 import numpy as np
@@ -45,6 +45,21 @@ def test_misses_at_any_time_are_no_more_than_allowed(law, width, runs):
     found = [mean_interval(rng.choice(outcomes, 400, p=chances), 0.0, 1.0, DELTA, width) for _ in range(runs)]
     misses = sum(not low <= mu <= high for low, high in found)
     assert misses <= stats.binom.ppf(0.9999, runs, DELTA)
+
+
+@pytest.mark.parametrize("planned", [400, 10_000])
+def test_values_may_end_before_the_planned_number(planned):
+    """Whoever stops when the interval looks best sees the intervals of all moments: those of the planned bets."""
+    rng = np.random.default_rng(11)
+    misses = 0
+    for _ in range(120):
+        x = (rng.random(400) < 0.5).astype(float)
+        found = [mean_interval(x[:n], 0.0, 1.0, DELTA, planned=planned) for n in (10, 40, 100, 200, 400)]
+        assert all(a[0] <= b[0] + 1e-9 and b[1] <= a[1] + 1e-9 for a, b in pairwise(found))
+        misses += any(not low <= 0.5 <= high for low, high in found)
+    assert misses <= stats.binom.ppf(0.9999, 120, DELTA)
+    with pytest.raises(DataError, match="more than the 399"):
+        mean_interval(x, 0.0, 1.0, DELTA, planned=399)
 
 
 def test_a_stake_that_knows_the_next_number_is_found_out(monkeypatch):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.sampling.experience import GeneratorStates
+from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.step_checker import checked_flag, checked_reward, unpack_reset, unpack_step
 from rpl_agent.agent.sampling.stepping import generator_state
 from rpl_agent.agent.world.observations import Env, is_vector, make_registered, require_environment
@@ -55,6 +56,7 @@ class ReturnBound:
     delta: float
     returns: np.ndarray  # (n,) of the episodes, in order
     lengths: np.ndarray  # (n,)
+    interrupted: bool = False  # by Ctrl-C, before all episodes were played
 
     @property
     def mean(self) -> float:
@@ -73,6 +75,7 @@ class ReturnBound:
             "delta": self.delta,
             "episodes": self.episodes,
             "steps": int(self.lengths.sum()),
+            "interrupted": self.interrupted,
         }
 
     def __str__(self) -> str:
@@ -93,8 +96,11 @@ def bound_return(
     width: float | None = None,
     seed: int = 0,
     deterministic: bool = True,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ReturnBound:
     """Play a policy and bound its mean return: `evaluate_policy` with an interval that holds.
+
+    Ctrl-C ends it after the running episode, with the interval of the episodes so far; the interval holds then, too.
 
     Parameters
     ----------
@@ -105,6 +111,7 @@ def bound_return(
     delta : probability that the interval is wrong.
     width : end early once upper − lower is this small; the interval holds then, too.
     deterministic : passed to ``predict``.
+    progress : called with the number of episodes played and of all of them.
 
     Examples
     --------
@@ -117,34 +124,40 @@ def bound_return(
     check_stated_delta(delta)
     if width is not None:
         require_positive("width", width)
-    found, lengths, off, look_at = [], [], 0.0, 1.0
-    lower, upper = low, high
-    for k, (rewards, _) in enumerate(play_episodes(policy, _single(env), episodes, seed, deterministic)):
-        total = math.fsum(rewards)
-        # rewards such as 0.1 are rounded, each by at most a unit roundoff of its size
-        rounding = (len(rewards) + 1) * UNIT_ROUNDOFF * math.fsum(map(abs, rewards))
-        if not low - rounding <= total <= high + rounding:
-            raise DataError(
-                f"episode {k + 1} returned {total:.10g}, outside returns=({low:g}, {high:g}): the interval needs a "
-                "range that no episode can leave"
-            )
-        off = max(off, rounding)
-        found.append(min(max(total, low), high))
-        lengths.append(len(rewards))
-        if width is not None and len(found) >= look_at:
-            lower, upper = _interval(found, low, high, delta, off, width)
-            look_at = len(found) * (1.0 + LOOKS)
-            if upper - lower <= width:
+    found, lengths = list[float](), list[int]()
+    off, look_at = 0.0, 1.0
+
+    def interval() -> tuple[float, float]:
+        lower, upper = mean_interval(np.array(found), low, high, delta, width, episodes)
+        return max(lower - off, low), min(upper + off, high)
+
+    with Interrupt() as interrupt:
+        for k, (rewards, _) in enumerate(play_episodes(policy, _single(env), episodes, seed, deterministic)):
+            total, rounding = _total(rewards)
+            if not low - rounding <= total <= high + rounding:
+                raise DataError(
+                    f"episode {k + 1} returned {total:.10g}, outside returns=({low:g}, {high:g}): the interval needs "
+                    "a range that no episode can leave"
+                )
+            off = max(off, rounding)
+            found.append(min(max(total, low), high))
+            lengths.append(len(rewards))
+            if progress is not None:
+                progress(len(found), episodes)
+            if width is not None and len(found) >= look_at:
+                lower, upper = interval()
+                look_at = len(found) * (1.0 + LOOKS)
+                if upper - lower <= width:
+                    break
+            if interrupt.asked():
                 break
-    lower, upper = _interval(found, low, high, delta, off, width)
-    return ReturnBound(lower, upper, delta, np.array(found), np.array(lengths))
+        interrupted = interrupt.requested and len(found) < episodes
+        return ReturnBound(*interval(), delta, np.array(found), np.array(lengths), interrupted)
 
 
-def _interval(
-    found: list[float], low: float, high: float, delta: float, off: float, width: float | None
-) -> tuple[float, float]:
-    lower, upper = mean_interval(np.array(found), low, high, delta, width)
-    return max(lower - off, low), min(upper + off, high)
+def _total(rewards: list[float]) -> tuple[float, float]:
+    """The sum, and its error: rewards such as 0.1 are rounded, each by at most a unit roundoff of its size."""
+    return math.fsum(rewards), (len(rewards) + 1) * UNIT_ROUNDOFF * math.fsum(map(abs, rewards))
 
 
 def _single(env: Any) -> Any:

@@ -23,11 +23,17 @@ LARGEST = 0.5
 
 
 def mean_interval(
-    values: np.ndarray, low: float, high: float, delta: float, width: float | None = None
+    values: np.ndarray,
+    low: float,
+    high: float,
+    delta: float,
+    width: float | None = None,
+    planned: int | None = None,
 ) -> tuple[float, float]:
     """Bounds on the mean of values (n,) in [low, high]; valid with probability ≥ 1 − delta at any time.
 
-    width : the planned upper − lower, fixed before the first value; None: plan for n values instead.
+    width : the planned upper − lower, fixed before the first value; None: a number of values is planned instead
+    planned : that number, also fixed before the first value: bets may not depend on when they ended; None: n
     """
     check_delta(delta)
     values = np.asarray(values, dtype=float)
@@ -40,8 +46,10 @@ def mean_interval(
     if low == high or not len(values):
         return low, high
     level, n = math.log(2.0 / delta), len(values)
+    if planned is not None and planned < n:
+        raise DataError(f"{n:,} values are more than the {planned:,} that were planned")
     staked, paid, gain, loss = cumulative_bets(
-        (values - low) / (high - low), level, None if width is None else width / (high - low)
+        (values - low) / (high - low), level, None if width is None else width / (high - low), planned
     )
     # Every term is at most 1, so the error of a sum of n terms is at most n in units of n roundings.
     room = level + 8.0 * n * UNIT_ROUNDOFF * (n + 1.0)
@@ -52,14 +60,14 @@ def mean_interval(
 
 
 def cumulative_bets(
-    x: np.ndarray, level: float, width: float | None = None
+    x: np.ndarray, level: float, width: float | None = None, planned: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Sums (n,) so far of λ, of λ c, and of log wealth from betting λ and −λ on x (n,) in [0, 1]; level = ln 2/δ."""
-    n = len(x)
+    n = len(x) if planned is None else planned
     c = running_mean(x, 0.5)
     variance = running_mean((x - c) ** 2, 0.25)
     if width is None:
-        stakes = np.array([stake(level, (t + 0.5) / n) for t in range(n)])
+        stakes = np.array([stake(level, (t + 0.5) / n) for t in range(len(x))])
         bet = np.minimum(stakes / np.sqrt(variance * n), LARGEST)
     else:
         bet = np.minimum(width / 2.0 / variance, LARGEST)
