@@ -6,6 +6,7 @@ Building the parser imports nothing heavy, so `rpl --help` is instant; each comm
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.require_other_outputs(arguments)
         status = int(arguments.run(arguments) or 0)
         sys.stdout.flush()  # a closed pipe is noticed here, not when Python ends
-        return status
+        return _interrupted(argv) if status == INTERRUPTED else status
     except (ModelError, DataError, options.UsageError) as error:
         options.report_error(argv, f"{name}: {error}")
         return WRONG
@@ -69,9 +70,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG
     except KeyboardInterrupt as interrupt:  # a run says how to continue
         options.report_error(argv, f"{name}: stopped; {interrupt}".rstrip("; "))
-        return INTERRUPTED
+        return _interrupted(argv)
     except Exception as error:  # a defect: the traceback is for the bug report, the JSON for the calling program
         traceback.print_exc()
         if arguments.json:
             options.report_error(argv, f"{name}: {type(error).__name__}: {error}")
         return DEFECT
+
+
+def _interrupted(argv: Sequence[str] | None) -> int:
+    """The status of an interrupted command, which further signals do not disturb: Python would print a traceback."""
+    if argv is None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return INTERRUPTED

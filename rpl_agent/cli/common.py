@@ -253,7 +253,12 @@ def file_as_model(arguments: argparse.Namespace) -> None:
         arguments.id, arguments.model = None, arguments.id
 
 
-def load_source(arguments: argparse.Namespace) -> ModelSource:
+def load_source(arguments: argparse.Namespace, *, plays: bool = True, needs_model: bool = True) -> ModelSource:
+    """The source that the options of `add_source` name.
+
+    plays : whether the command may play the world; if not, --theta stands for any world's parameters
+    needs_model : refuse an environment of which only facts are known
+    """
     file_as_model(arguments)
     theta_given = pairs(arguments.theta, "--theta", float)
     if (arguments.id is None) == (arguments.model is None):
@@ -283,9 +288,11 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
     else:
         found = _gymnasium_source(arguments.id, arguments.max_steps)
     if found is not None:
-        if theta_given:
+        if found.pmdp is None and needs_model:
+            raise ModelError(f"{arguments.id} has no model, only facts: rpl train learns without a model")
+        if theta_given and (plays or found.pmdp is None):
             raise ModelError("--theta applies only to rpl worlds and to models: other worlds simulate themselves")
-        return found
+        return replace(found, theta=found.pmdp.instantiate(theta_given).theta) if theta_given else found
     name = _known_id(arguments.id)
     world = rpl_envs.benchmark(name)
     theta = world.pmdp.instantiate(theta_given).theta if theta_given else np.asarray(world.theta)

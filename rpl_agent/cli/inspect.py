@@ -98,9 +98,11 @@ def register(commands: Any) -> None:
 def run_check(arguments: argparse.Namespace) -> int:
     """Exit with status 1 if something looks wrong."""
     from rpl_agent.agent.world.check import check_model
-    from rpl_agent.agent.world.named_env import named_or_registered
+    from rpl_agent.agent.world.named_env import FACTS, named_or_registered
 
     env, options = named_or_registered(arguments.env)
+    if not options.keys().isdisjoint(FACTS):
+        raise ModelError(f"{arguments.env} has no model to compare its plays with, only facts")
     known = {name: value for name, value in options.items() if name not in ("horizon", "check_rewards")}
     found = check_model(env, **known, episodes=arguments.episodes, seed=arguments.seed)
     emit(arguments, {"ok": found.ok, "problems": found.problems, "lines": found.lines, "text": str(found)}, "check")
@@ -242,8 +244,8 @@ def run_solve(arguments: argparse.Namespace) -> int:
     from rpl_agent.core.solver import solve_at
 
     _only_for_regions(arguments)
-    source = load_source(arguments)
-    theta = source.require_theta("rpl solve", "rpl certify and rpl train bound it from data")
+    source = load_source(arguments, plays=False)
+    theta = source.require_theta("solving", "give --theta; rpl certify and rpl train bound the value from data")
     solution = solve_at(source.pmdp, theta, source.objective, precision=arguments.precision or POINT_PRECISION)
     problems = solution.check()
     data = {"model": source.name, "objective": source.objective.describe()}

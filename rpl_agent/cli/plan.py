@@ -12,7 +12,7 @@ from rpl_agent.cli.parser import between, count, output_file, regret_goal
 #: Default number of steps after which a run without an answer gives up.
 DEFAULT_BUDGET = 10**8
 #: How to plan for an environment that does not say its parameters.
-GUESS = "plan for a model, with a guess (--model FILE --theta NAME=VALUE), or let a factory return its guess as 'theta'"
+GUESS = "give your guess, --theta NAME=VALUE for each, or let a factory return it as 'theta'"
 
 
 def register(commands: Any) -> None:
@@ -60,7 +60,7 @@ def run_plan(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.forecast import Sampler, forecast
     from rpl_agent.core.model.policy import Policy
 
-    source = load_source(arguments)
+    source = load_source(arguments, plays=False)
     theta = source.require_theta("planning", GUESS)
     uniform = Policy.uniform(source.pmdp) if arguments.sampler == "uniform" else None
     found = forecast(

@@ -75,9 +75,9 @@ def true_parameters(folder: str) -> np.ndarray | None:
         return None
 
 
-def source_of(stored: dict) -> ModelSource:
+def source_of(stored: dict, *, needs_model: bool = False) -> ModelSource:
     """The source described by stored options."""
-    return load_source(argparse.Namespace(**(source_defaults() | stored), given=set()))
+    return load_source(argparse.Namespace(**(source_defaults() | stored), given=set()), needs_model=needs_model)
 
 
 def _made_in_python(run_folder: str, stored: dict) -> ModelSource:

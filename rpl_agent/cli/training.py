@@ -221,7 +221,7 @@ def run_train(arguments: argparse.Namespace) -> int:
     facts = _facts_of(arguments)
     if facts and (arguments.model is not None or arguments.id is None):
         raise ModelError("--returns, --rewards, --discount and --deterministic are for environments without a model")
-    source = world_source(arguments.id) if facts else load_source(arguments)
+    source = world_source(arguments.id) if facts else load_source(arguments, needs_model=False)
     if source.pmdp is None:
         refuse_unused(arguments, WITHOUT_MODEL, f"it needs a model, and {arguments.id} is learned without one")
     if source.objective is not None:  # of a property multi(…)
@@ -321,7 +321,7 @@ def _evaluate_table(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) is not None:
             raise ModelError(f"--{name} belongs to --returns LO HI with a .zip or a function")
     try:
-        source = source_of({"id": arguments.env})
+        source = source_of({"id": arguments.env}, needs_model=True)
     except ModelError as error:
         if not arguments.policy.endswith(".zip"):
             raise

@@ -160,6 +160,32 @@ def test_another_world_does_not_refute_a_run(world, capsys):
         assert (world / "a" / "checkpoint.zip").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["info"],
+        ["solve"],
+        ["plan", "--gap", "0.1"],
+        ["smc"],
+        ["certify", "--episodes", "9"],
+        ["improve", "--data", "log.csv"],
+        ["curve", "--episodes", "9", "--objectives", "a", "b"],
+        ["plot-region"],
+        ["export", "--episodes", "9", "--policy-file", "a.csv"],
+        ["check"],
+        ["evaluate", "--policy", "a.csv", "--env"],
+        ["evaluate", "--policy", "a.zip", "--env"],
+    ],
+    ids=" ".join,
+)
+def test_commands_that_need_a_model_say_that_there_is_none(world, capsys, arguments):
+    """Most ended in a traceback."""
+    place = len(arguments) if arguments[-1] == "--env" else 1
+    assert main([*arguments[:place], "mine.py:pump", *arguments[place:]]) == 2
+    said = capsys.readouterr().err
+    assert "mine.py:pump has no model" in said and "only facts" in said and said.count("\n") == 1
+
+
 def test_a_picture_is_no_certificate(world, capsys):
     (world / "picture.png").write_bytes(b"\x89PNG\xff")
     assert main(["certify", "picture.png", "--verify"]) == 2

@@ -92,6 +92,21 @@ def test_what_needs_an_environment_takes_its_name(run, file, capsys):
     assert json.loads(capsys.readouterr().out)["episodes"] == 80
 
 
+def test_a_guess_of_the_parameters_plans_for_an_environment(capsys):
+    """It was refused, though nothing is played; where the world is played it has its own parameters."""
+    for line in (["plan", "--episodes", "20", "--draws", "3"], ["solve"]):
+        found = []
+        for guess in ("0.3", "0.9"):
+            assert main([*line, "FrozenLake-v1", "--theta", f"success_rate={guess}", "--json"]) == 0
+            found.append(json.loads(capsys.readouterr().out)["value"])
+        assert found[0] < found[1] - 0.1
+        assert main([*line, "FrozenLake-v1"]) == 2
+        assert "--theta" in capsys.readouterr().err
+    for line in (["train", "--budget", "5"], ["certify", "--episodes", "5"], ["smc"]):
+        assert main([*line, "FrozenLake-v1", "--theta", "success_rate=0.3"]) == 2
+        assert "other worlds simulate themselves" in capsys.readouterr().err
+
+
 def test_train_by_name_of_code(file, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(file.parent)
     names = (f"{file}:both", "my_factories.py:Carries", "my_factories:own27/Machine-v0", "my_factories:both")

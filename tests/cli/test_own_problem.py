@@ -237,4 +237,4 @@ def test_certify_simulates_at_the_truth_of_ones_own_environment(pump, capsys):
     assert "true parameters" in capsys.readouterr().err
     assert main(["plan", f"{pump}:untold", "--gap", "0.1"]) == 2
     told = capsys.readouterr().err
-    assert "--model FILE --theta" in told and "--data" not in told, "plan takes no log"
+    assert "give your guess, --theta NAME=VALUE" in told and "--data" not in told, "plan takes no log"

@@ -27,10 +27,12 @@ from typing import Any
 from rpl_agent.agent.world.observations import make_registered
 from rpl_agent.core.errors import ModelError
 
+#: Keywords that a factory may return in place of a model.
+FACTS = ("returns", "rewards", "discount", "deterministic", "successors")
 #: Keywords that a factory may return beside the environment.
 KEYWORDS = (
     *("pmdp", "objective", "observation_to_state", "action_to_env", "horizon", "check_rewards", "end"),
-    *("returns", "rewards", "discount", "deterministic", "successors"),  # without a model
+    *FACTS,
 )
 
 
