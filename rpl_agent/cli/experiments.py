@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rpl_agent.cli.common import OWN_ENV, POLICY_FILE, emit
+from rpl_agent.cli.common import OWN_ENV, POLICY_FILE, emit, refuse_given
 from rpl_agent.cli.parser import Options, add_call, call, output_file
 
 API = "rpl_agent.studies.experiments.api"
@@ -97,5 +97,6 @@ def run_report(arguments: argparse.Namespace) -> None:
     if arguments.run_folder is None:
         result = report(arguments.results, arguments.output or f"{arguments.results}/report.html")
     else:
+        refuse_given(arguments, {"--results"}, f"the page is about the run {arguments.run_folder}")
         result = report_run(arguments.run_folder, arguments.output)
     emit(arguments, result, "report")

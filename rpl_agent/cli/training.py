@@ -20,6 +20,7 @@ from rpl_agent.cli.common import (
     emit,
     keeps_limits,
     load_source,
+    refuse_given,
     refuse_unused,
     source_defaults,
     world_source,
@@ -395,11 +396,13 @@ def _bound_return(arguments: argparse.Namespace) -> int:
 
 def run_watch(arguments: argparse.Namespace) -> None:
     from rpl_agent.agent.output.watch import watch
-    from rpl_agent.agent.runs import load_run
+    from rpl_agent.agent.runs import is_without_model, load_run
 
     mode = "rgb_array" if arguments.output else "ansi"
     source = stored_source(arguments.run_folder, arguments.env)
     env = source.env(mode)
     agent = load_run(Path(arguments.run_folder), env, source.options)
+    if is_without_model(Path(arguments.run_folder)):
+        refuse_given(arguments, {"--mode"}, "a run without a model has one policy to show")
     live = sys.stdout.isatty() and not arguments.json
     emit(arguments, call(watch, arguments, agent, env, arguments.run_folder, live=live), "watch")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import rpl_envs  # noqa: F401 (registers the worlds)
-from rpl_agent.agent import runs
+from rpl_agent.agent import RPLAgent, runs
 from rpl_agent.agent.output.watch import EpisodeFrame, episode_frames, watch, write_gif
 from rpl_agent.cli import main
 from rpl_agent.core.errors import ModelError
@@ -65,6 +65,30 @@ def test_a_cut_episode_says_so(folder):
     short = gym.make(ID, render_mode="ansi", max_episode_steps=2)
     frames = list(episode_frames(runs.load_run(runs.Path(folder), world()), short, 1))
     assert len(frames) == 3 and frames[-1].cut and "cut by the time limit" in frames[-1].caption
+
+
+@pytest.mark.parametrize("horizon, steps", [(20, 20), (None, 1_000)])
+def test_an_episode_without_a_time_limit_is_not_shown_for_ever(horizon, steps):
+    class Endless(gym.Env):
+        metadata = {"render_modes": ["ansi"]}  # noqa: RUF012  (as Gymnasium has it)
+        observation_space, action_space, render_mode = gym.spaces.Discrete(1), gym.spaces.Discrete(2), "ansi"
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return 0, {}
+
+        def step(self, action):
+            return 0, 0.0, False, False, {}
+
+        def render(self):
+            return "."
+
+    facts = {"returns": (0, 1), "horizon": horizon, "discount": None if horizon else 0.9}
+    agent = RPLAgent(Endless(), **facts, seed=0).learn(3)
+    frames = list(episode_frames(agent, Endless(), 2))
+    assert len(frames) == 2 * (steps + 1) and frames[-1].left and not frames[-1].over
+    assert frames[-1].caption.endswith("(not over yet)")
+    assert watch(agent, Endless(), "a")["returns"] == [0.0]
 
 
 def test_text_in_a_pipe(folder, capsys):

@@ -96,8 +96,13 @@ def test_an_option_without_an_effect_is_refused(place, capsys, arguments, option
 
 def test_options_of_a_run_without_a_model_are_refused(place, capsys):
     assert main([*OPEN, "--name", "a", "--log-dir", ".", "--quiet"]) == 0
-    assert main(["info", "a", "--normalise"]) == 2
-    assert "--normalise would not be used" in capsys.readouterr().err
+    for given in (
+        ["info", "a", "--normalise"],
+        ["watch", "a", "--mode", "optimistic"],
+        ["report", "a", "--results", "b"],
+    ):
+        assert main(given) == 2
+        assert f"{given[2]} would not be used" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("world", [WORLD, "FrozenLake-v1"])

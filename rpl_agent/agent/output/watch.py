@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
 from rpl_agent.agent.discovery.session import OpenSession
-from rpl_agent.agent.world.observations import Env
+from rpl_agent.agent.world.observations import Env, time_limit
+from rpl_agent.agent.world.plays import LONGEST_ENDLESS
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.schema import jsonable
 
@@ -33,27 +35,38 @@ class EpisodeFrame:
     total: float  # the return so far
     over: bool = False
     cut: bool = False  # over only because of a time limit
+    left: bool = False  # not over, but not shown any further
 
     @property
     def caption(self) -> str:
         parts = [f"episode {self.episode}", f"step {self.step}", f"action {self.action or '–'}"]
         end = " (cut by the time limit)" if self.cut else " (over)" if self.over else ""
+        end = " (not over yet)" if self.left else end
         return "   ".join([*parts, f"return {self.total:.6g}{end}"])
 
 
 def episode_frames(agent: Any, env: Env, episodes: int, *, seed: int = 0) -> Iterator[EpisodeFrame]:
     """Yield the frames of episodes played in the agent's current mode, as they come."""
     _check_render_mode(env)
+    most = _most_steps(agent, env)
     for episode in range(1, episodes + 1):
         observation, _ = env.reset(seed=seed) if episode == 1 else env.reset()
         yield EpisodeFrame(_render(env), episode, 0, None, 0.0)
         memory, step, total, over = None, 0, 0.0, False
-        while not over:
+        while not over and step < most:
             action, memory = agent.predict(observation, memory, np.array([step == 0]), deterministic=True)
             command, name = _command(agent, action)
             observation, reward, terminated, truncated, _ = env.step(command)
             step, total, over = step + 1, total + float(reward), bool(terminated or truncated)
-            yield EpisodeFrame(_render(env), episode, step, name, total, over, over and not terminated)
+            left = not over and step >= most
+            yield EpisodeFrame(_render(env), episode, step, name, total, over, over and not terminated, left)
+
+
+def _most_steps(agent: Any, env: Env) -> float:
+    """Steps to show of an episode: those that count, because without a time limit it may never end."""
+    if time_limit(env, env.unwrapped) is not None:
+        return math.inf
+    return agent.objective.horizon or LONGEST_ENDLESS
 
 
 def _command(agent: Any, action: Any) -> tuple[Any, str]:
@@ -95,7 +108,7 @@ def watch(
     agent.mode = mode
     steps = episode_frames(agent, env, episodes, seed=seed)
     frames = list(steps) if output is not None or not live else list(_shown_in_place(steps, fps))
-    returns = [frame.total for frame in frames if frame.over]
+    returns = [frame.total for frame in frames if frame.over or frame.left]
     actions = [frame.action for frame in frames]
     result = {"run": str(run), "mode": mode, "frames": len(frames), "returns": returns, "actions": actions}
     if output is not None:
