@@ -119,6 +119,11 @@ def register(commands: Any) -> None:
         f"{OWN_ENV}",
     )
 
+    _register_plot(commands)
+    _register_export(commands)
+
+
+def _register_plot(commands: Any) -> None:
     plot = commands.add_parser("plot-region", run=run_plot, help="a picture of the confidence region in two parameters")
     add_source(plot, ID_OR_RUN)
     plot.add_argument(
@@ -137,6 +142,8 @@ def register(commands: Any) -> None:
         help="picture to write: .png, .pdf or .svg (default region.png)",
     )
 
+
+def _register_export(commands: Any) -> None:
     export = commands.add_parser(
         "export", run=run_export, help="write the learned uncertain model (DRN, UMB) and the policy (CSV, JSON, PRISM)"
     )

@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         self.complete()
         found, others = super().parse_known_args(args, namespace)
         if others:  # argparse leaves them to the parser of all commands, whose help has none of this one's options
-            near = difflib.get_close_matches(others[0], self._option_string_actions, 1, cutoff=0.8)
+            near = difflib.get_close_matches(others[0], re.findall(r"--[\w-]+", self.format_help()), 1, cutoff=0.8)
             hint = f"; the nearest is {near[0]}" if near else ""
             self.error(f"unrecognized arguments: {' '.join(others)}{hint}")
         return found, others
