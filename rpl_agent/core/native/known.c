@@ -11,6 +11,8 @@
 
 #include "known.h"
 
+/* Plays may wait long for their way out of an end component, which takes margins that only such values admit. */
+#define WAITED 1e-10
 /* Parts of at most so many states take no time: their bounds are brought at least this close. */
 #define FEW_STATES 100
 #define CLOSE 1e-11
@@ -224,6 +226,8 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
     const double apart = exits_apart(k);
     double tolerance = k->reach ? smaller(0.02 * width, COUNTED) : 0.1 * width; /* four times that is `widest` at most */
     bool mend = false;
+    if (k->loops)
+        tolerance = smaller(tolerance, WAITED);
     if (!(apart < INFINITY))
         return false;
     for (int64_t i = 0; i < k->n; i++) {
