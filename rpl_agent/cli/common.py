@@ -128,7 +128,11 @@ def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
         "--params", metavar="FILE", help="the same for many parameters: a file with one NAME=LO:HI per line"
     )
     group.add_argument(
-        "--const", action="append", default=[], metavar="NAME=VALUE", help="value of an undefined constant"
+        "--const",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="value of an undefined constant, or of several: N=4,p=0.1",
     )
     group.add_argument(
         "--property",
@@ -389,9 +393,9 @@ def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
 
 
 def pairs(items: list[str], option: str, convert: type) -> dict[str, Any]:
-    """Parse NAME=VALUE options into a dictionary."""
+    """Parse NAME=VALUE options into a dictionary; one may have several, NAME=VALUE,NAME=VALUE, as PRISM writes them."""
     found = {}
-    for item in items:
+    for item in [part for given in items for part in re.split(r",(?=\s*[A-Za-z_]\w*\s*=)", given)]:
         name, equals, value = item.partition("=")
         if not equals or not name:
             raise ModelError(f"{option} {item!r}: expected NAME=VALUE")

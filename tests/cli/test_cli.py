@@ -331,3 +331,13 @@ def test_stopping_while_a_command_loads_leaves_no_traceback(monkeypatch, capsys)
     monkeypatch.setattr("rpl_agent.cli.build_parser", interrupted)
     assert main(["certify", "rpl/Betting-25-v0", "--episodes", "3"]) == 130
     assert capsys.readouterr().err == "rpl: stopped\n"
+
+
+def test_constants_are_given_one_by_one_or_as_prism_writes_them(tmp_path, capsys):
+    """`--const N=2,p=0.25` was one constant of a strange value."""
+    text = "mdp const int N; const double p; module m s : [0..N]; [] s<N -> p : (s'=s+1) + 1-p : true; endmodule"
+    (tmp_path / "walk.prism").write_text(text + '\nrewards "steps" true : 1; endrewards')
+    given = ["solve", "--json", "--model", str(tmp_path / "walk.prism"), "--property", 'R{"steps"}min=? [ F s=N ]']
+    for constants in (["--const", "N=2", "--const", "p=0.25"], ["--const", "N=2,p=0.25"]):
+        assert main([*given, *constants]) == 0
+        assert json.loads(capsys.readouterr().out)["lower"] == pytest.approx(8.0, abs=1e-6)
