@@ -192,6 +192,29 @@ rewards "steps" x > 0 & x < N : 1; endrewards
 """
 
 
+#: a hall of N x N cells in which a walker slips and waits at will, with doors of different luck
+HALL = """
+mdp
+const int N;
+formula door = mod(7 * x + 3 * y, 11) = 0;
+formula luck = (x / N) * (1 + mod(x + y, 5)) / 6;
+module walker
+  x : [0..N-1] init 0;
+  y : [0..N-1] init 0;
+  gone : [0..2] init 0;
+  [east] gone = 0 -> 0.9 : (x' = min(x + 1, N - 1)) + 0.1 : (y' = min(y + 1, N - 1));
+  [west] gone = 0 -> 0.9 : (x' = max(x - 1, 0)) + 0.1 : (y' = max(y - 1, 0));
+  [north] gone = 0 -> 0.9 : (y' = min(y + 1, N - 1)) + 0.1 : (x' = max(x - 1, 0));
+  [south] gone = 0 -> 0.9 : (y' = max(y - 1, 0)) + 0.1 : (x' = min(x + 1, N - 1));
+  [leave] gone = 0 & door -> luck : (gone' = 1) + 0.95 - luck : (gone' = 2) + 0.05 : (x' = 0);
+  [rest] gone > 0 -> true;
+endmodule
+label "out" = gone = 1;
+label "over" = gone > 0;
+rewards "toll" [leave] true : 1 + mod(x, 3); endrewards
+"""
+
+
 @dataclass(frozen=True)
 class Case:
     """A model, constants and properties to answer: a text, or a public file by the end of its path."""
@@ -219,6 +242,10 @@ def walk(cells: int) -> Case:
     return Case(f"walk, {cells:,} cells", GAME, WALK, "", {"N": str(cells)})
 
 
+def hall(size: int) -> Case:
+    return Case(f"hall, N = {size}", DOORS, HALL, "", {"N": str(size)})
+
+
 def key(processes: int) -> Case:
     return Case(f"key, {processes} processes", WORK, _key(processes))
 
@@ -230,10 +257,11 @@ def public(name: str, file: str, properties: tuple[str, ...], **constants: str) 
 HOME = ('Pmax=? [ F "home" ]', 'Pmin=? [ F "broken" ]')
 STEPS = ('R{"steps"}min=? [ F "done" ]',)
 CHASE = ('Pmax=? [ F "free" ]', 'Pmin=? [ F "caught" ]', 'R{"steps"}max=? [ F "over" ]')
+DOORS = ('Pmax=? [ F "out" ]', 'R{"toll"}min=? [ F "over" ]')
 GAME = ('Pmax=? [ F "won" ]', 'Pmin=? [ F "won" ]', 'R{"steps"}max=? [ F "over" ]', 'R{"steps"}min=? [ F "over" ]')
 WORK = ('Pmax=? [ F "works" ]', 'Pmin=? [ F "works" ]', 'R{"moves"}min=? [ F "works" ]')
 
-SMOKE = (drone(4), depot(8, 6), pursuit(2), key(3), walk(40))
+SMOKE = (drone(4), depot(8, 6), pursuit(2), key(3), walk(40), hall(6))
 USUAL = (
     drone(12),
     drone(20),
@@ -245,6 +273,8 @@ USUAL = (
     key(6),
     key(7),
     walk(500),
+    hall(30),
+    hall(150),
 )
 LARGE = (depot(470, 455),)
 

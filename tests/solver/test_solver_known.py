@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from benchmarks.cyclic_models import depot, drone
+from benchmarks.cyclic_models import depot, drone, hall
 from rpl_agent.core.model import Kind, Nature, Objective, Policy, Sense, Unreached
 from rpl_agent.core.native import core
 from rpl_agent.core.relaxations.interval import Point
@@ -235,6 +235,15 @@ def test_a_player_who_may_walk_for_free_leaves_by_the_best_door(objective, seed,
     assert exact.check() == [] and exact.converged
     assert (swept.lower_values <= exact.upper_values).all() and (exact.lower_values <= swept.upper_values).all()
     assert swept.gap <= 1e-6 * max(1.0, swept.upper)
+
+
+@pytest.mark.parametrize("question", range(2))
+def test_walkers_are_led_to_their_door_in_few_sweeps(question, calls):
+    """Rows that lead closer by a slip only took hundreds of sweeps to count, and long waits many digits."""
+    case = hall(40)
+    pmdp, objective = prism.loads(case.text, case.constants).objective(case.properties[question])
+    found = solve(Point(pmdp.instantiate(np.zeros(0))), objective, Nature.COOPERATIVE)
+    assert found.converged and found.check() == [] and found.iterations < 40 and all(calls)
 
 
 @pytest.mark.parametrize("seed", range(6))

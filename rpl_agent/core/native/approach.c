@@ -9,9 +9,9 @@
 
 #include "known.h"
 
-/* Sweeps that count steps before BiCGSTAB takes over; fewer where plays have to wait for their way out. */
+/* Sweeps that count steps before BiCGSTAB takes over; fewer where they follow the way out. */
 #define COUNTING 48
-#define WAITING 8
+#define COUNTING_WAITS 16
 /* Steps of BiCGSTAB; fewer where factors are cheap. */
 #define MOST_STEPS 300
 #define NARROW_STEPS 60
@@ -182,7 +182,6 @@ bool approach(known *k, double tolerance, double offset)
 /* Counts the steps of the chain, which pays what `rhs` says for each, at first by `most` sweeps. */
 static bool settle_steps(known *k, double *steps, int64_t most)
 {
-    skip_ways(k);
     int64_t used = relax(k, k->rhs, steps, most, 0.45);
     k->sweeps += used;
     if (used < most)
@@ -202,18 +201,21 @@ bool count_steps(known *k)
 {
     for (int64_t i = 0; i < k->n; i++)
         k->rhs[i] = k->scale[k->pick[i]];
+    skip_ways(k);
     const bool settled = settle_steps(k, k->steps, COUNTING);
     fill_ways(k, k->steps);
     level(k, k->steps);
     return settled;
 }
 
-bool count_own_steps(known *k)
+bool count_waiting(known *k)
 {
-    if (!write_chosen(k))
+    const int64_t members = lead_out(k);
+    if (members < 0)
         return false;
-    const bool settled = settle_steps(k, k->own_steps, WAITING);
-    fill_ways(k, k->own_steps);
+    write_waiting(k, members);
+    const bool settled = settle_steps(k, k->waiting, COUNTING_WAITS);
+    k->longest_wait = size_of(k->n, k->waiting);
     return settled;
 }
 

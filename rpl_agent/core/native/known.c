@@ -11,8 +11,14 @@
 
 #include "known.h"
 
-/* Plays may wait long for their way out of an end component, which takes margins that only such values admit. */
-#define WAITED 1e-10
+/* Where plays may wait for a way out of an end component, values are brought so close at first: who waits gains by wider
+ * margins. */
+#define WAITED 1e-12
+/* All steps of such a wait together count as this share of one: values are the same there, so that bounds need to differ by
+ * no more than rounding. */
+#define WAITING 0.125
+/* There mending may take this share of the sweeps so far: it takes few, or very many. */
+#define MENDING 10
 /* Parts of at most so many states take no time: their bounds are brought at least this close. */
 #define FEW_STATES 100
 #define CLOSE 1e-11
@@ -71,11 +77,16 @@ static bool verified(known *k, bool upward)
 /* One bound at a margin from the values. `apart`: how far the exits may be from those they were found for. */
 static bool bound(known *k, bool upward, double margin, double apart)
 {
-    const double sign = upward ? 1.0 : -1.0, *steps = is_own(k, upward) ? k->own_steps : k->steps;
+    const double sign = upward ? 1.0 : -1.0;
+    const bool waits = k->longest_wait > 0.0 && is_own(k, upward);
     double *values = upward ? k->high : k->low;
+    if (waits)
+        margin = larger(margin, k->least * k->longest_wait / WAITING);
     for (int64_t i = 0; i < k->n; i++) {
         int64_t s = k->order[i];
-        values[s] = k->value[s] + sign * (margin * steps[i] + (upward ? apart : 0.0));
+        values[s] = k->value[s] + sign * (margin * k->steps[i] + (upward ? apart : 0.0));
+        if (waits)
+            values[s] += sign * margin * (WAITING / k->longest_wait) * k->waiting[i];
     }
     return verified(k, upward);
 }
@@ -85,14 +96,18 @@ static bool bound(known *k, bool upward, double margin, double apart)
 static bool mended_bound(known *k, bool upward, double margin, double apart, int64_t *rows)
 {
     const double change = k->change;
+    const int64_t budget = k->budget, enough = k->sweeps + k->sweeps / MENDING;
     double *values = k->value;
     if (is_own(k, upward))
         return false;
+    if (k->loops && enough < budget)
+        k->budget = enough;
     memcpy(rows, k->chosen, k->n * sizeof *rows);
     k->value = upward ? k->high : k->low;
     const bool good = approach(k, 0.25 * margin, upward ? margin : -margin);
     for (int64_t i = 0; i < k->n && upward; i++)
         k->value[k->order[i]] += apart;
+    k->budget = budget;
     k->value = values;
     memcpy(k->chosen, rows, k->n * sizeof *rows);
     k->change = change;
@@ -179,10 +194,8 @@ static bool steps_by_costs(known *k)
 static double widest(const known *k, double width)
 {
     double least = INFINITY;
-    for (int64_t i = 0; i < k->n; i++) {
-        const double steps = 0.5 * (k->steps[i] + k->own_steps[i]);
-        least = smaller(least, larger(1.0, fabs(k->value[k->order[i]])) / larger(steps, 1.0));
-    }
+    for (int64_t i = 0; i < k->n; i++)
+        least = smaller(least, larger(1.0, fabs(k->value[k->order[i]])) / larger(k->steps[i], 1.0));
     return 0.45 * width * least;
 }
 
@@ -197,22 +210,28 @@ static double excess_of(const known *k, double width, double apart)
     return most / width;
 }
 
-/* Looks for bounds at margins from the widest of use to the narrowest that the values admit. Else `width` becomes that of
- * the bounds to look for next, 0 if there are none, and `mend` whether these may be mended. */
-static bool search_bounds(known *k, double least, double apart, double *width, bool *mend, int64_t *kept)
+/* Looks for bounds as narrow as `asked`, at margins from the widest of use to the narrowest that the values admit. Else
+ * `width` becomes that of the bounds to look for next, 0 if there are none, and `mend` whether these may be mended. Where
+ * plays may wait, bounds are mended at the narrowest margin only. */
+static bool search_bounds(known *k, double asked, double least, double apart, double *width, bool *mend, int64_t *kept)
 {
     bool failed = false;
+    *mend &= !k->loops;
     for (double margin = widest(k, *width); margin >= least; margin = widest(k, *width)) {
         const bool found = both_bounds(k, margin, apart, *mend, kept);
-        const double excess = found ? excess_of(k, *width, apart) : INFINITY;
+        const double excess = found ? excess_of(k, asked, apart) : INFINITY;
         if (excess <= 1.0)
             return true;
         if (!found && *mend) {
-            *width = 0.0;
+            *width *= k->loops ? NARROWER : 0.0;
             return false;
         }
         failed |= !found;
-        *mend |= !found && *width <= FINE;
+        if (!found && k->loops && NARROWER * margin < least) {
+            *mend = true;
+            continue;
+        }
+        *mend |= !found && *width <= FINE && !k->loops;
         *width *= found ? 1.0 / smaller(excess, MOST_EXCESS) : NARROWER;
     }
     if (failed)
@@ -225,6 +244,7 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
 {
     const double apart = exits_apart(k);
     double tolerance = k->reach ? smaller(0.02 * width, COUNTED) : 0.1 * width; /* four times that is `widest` at most */
+    const double asked = width;
     bool mend = false;
     if (k->loops)
         tolerance = smaller(tolerance, WAITED);
@@ -232,7 +252,7 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
         return false;
     for (int64_t i = 0; i < k->n; i++) {
         k->value[k->order[i]] = guess ? guess[k->order[i]] : 0.0;
-        k->steps[i] = k->own_steps[i] = 0.0;
+        k->steps[i] = k->waiting[i] = 0.0;
     }
     if (!k->reach)
         start_costs(k, guess);
@@ -247,18 +267,19 @@ static bool solve_part(known *k, double width, const double *guess, int64_t *kep
                 tolerance = COUNTED;
                 continue;
             }
-            if (!count_steps(k) || (k->loops && !(lead_out(k) && count_own_steps(k))))
+            if (!count_steps(k) || (k->loops && !count_waiting(k)))
                 return false;
         }
         for (int64_t i = 0; i < k->n; i++)
             size = larger(size, fabs(k->value[k->order[i]]));
-        if (search_bounds(k, larger(4.0 * k->change, LEAST_MARGIN * size), apart, &width, &mend, kept)) {
+        k->least = LEAST_MARGIN * size;
+        if (search_bounds(k, asked, larger(4.0 * k->change, k->least), apart, &width, &mend, kept)) {
             for (int64_t i = 0; i < k->n && k->play->agent != FIXED_AGENT; i++)
                 k->rows[k->order[i]] = k->chosen[i];
             return true;
         }
         const double margin = widest(k, width);
-        if (!(margin > LEAST_MARGIN * size))
+        if (!(margin > k->least))
             return false;
         tolerance = smaller(0.125 * margin, 0.25 * tolerance);
     }
@@ -361,7 +382,7 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
         .image = NUMBERS(states),
         .x = NUMBERS(states),
         .steps = NUMBERS(states),
-        .own_steps = NUMBERS(states),
+        .waiting = NUMBERS(states),
         .rhs = NUMBERS(states),
         .krylov = NUMBERS(7 * states),
         .shift = NUMBERS(states),
@@ -395,8 +416,6 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
     memcpy(done, decided, states);
     if (!decide(&k, done, sets, more))
         return -1;
-    if (!k.loops)
-        k.own_steps = k.steps;
     if (memchr(done, false, states) == NULL)
         return 1;
     memcpy(k.value, low, states * sizeof *low);

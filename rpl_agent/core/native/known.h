@@ -25,7 +25,9 @@ typedef struct known {
     int64_t *place, *rows;              /* (S), OUTSIDE of the part */
     int64_t n, *order, *chosen;
     double *x, *steps, *rhs, *krylov;
-    double *own_steps; /* those of the agent's own rows; `steps` themselves without end components */
+    double *waiting;     /* the steps that the agent's own rows stay in an end component */
+    double longest_wait; /* the most of them; 0 without end components */
+    double least;        /* the least margin that differs from rounding */
     /* rows first[i]..first[i + 1] of each place: base + offset scale + sum of weight x[target_of] is a row's value, without
      * its own loop, where a step pays `offset` more; the best one is picked */
     int32_t *first, *entry, *target_of, *pick;
@@ -88,9 +90,9 @@ bool holds(const known *k, int64_t s, int64_t row);
  * (S), space (9 S + 2). */
 bool find_end_components(known *k, const bool *held, bool *out, int64_t *space);
 
-/* Chooses rows towards the way out that was chosen for its hub, in all members of each end component; false if there is no
- * such row. */
-bool lead_out(known *k);
+/* Chooses rows towards the way out that was chosen for its hub, in all members of each end component, and lists their places
+ * in `kept`, those closer to it first, and their turns in `root`; how many, -1 if there is no such row. */
+int64_t lead_out(known *k);
 
 /* Gives all members of an end component what its hub has in x (n). */
 void level(const known *k, double *x);
@@ -107,8 +109,9 @@ void load_part(known *k);
 /* One sweep over the part, in place; picks the rows that are best if a step pays `offset` more, and writes their chain. */
 void full_sweep(known *k, double offset);
 
-/* Writes the chain of the chosen rows, where a step pays 1; false if one only loops. */
-bool write_chosen(known *k);
+/* Writes the chain of the chosen rows that hold in end components, for the `members` places that are listed in `kept` at the
+ * turns in `root`, where a step pays 1. */
+void write_waiting(known *k, int64_t members);
 
 /* Leaves places that lead to one other place only out of the chain. */
 void skip_ways(known *k);
@@ -123,7 +126,7 @@ bool approach(known *k, double tolerance, double offset);
  * too many sweeps. */
 bool count_steps(known *k);
 
-/* The same for the rows that lead out of end components. */
-bool count_own_steps(known *k);
+/* Leads out of end components and counts `waiting`; false if there is no way, or if it takes too many sweeps. */
+bool count_waiting(known *k);
 
 #endif

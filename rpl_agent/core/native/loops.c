@@ -94,50 +94,81 @@ bool find_end_components(known *k, const bool *held, bool *out, int64_t *space)
 
 /* ---------------------------------------------------------------------- ways out */
 
-/* A row of the member s that holds, and may lead to `to`; NO_ROW if there is none. */
-static int64_t row_towards(const known *k, int64_t s, int64_t to)
+/* Whether a row that holds may lead from the member s to `to`. */
+static bool may_lead(const known *k, int64_t s, int64_t to)
 {
     const graph *g = k->g;
     for (int64_t row = g->state_ptr[s]; row < g->state_ptr[s + 1]; row++)
         for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++)
             if (g->successor[t] == to && possible(k, t) && holds(k, s, row))
-                return row;
-    return NO_ROW;
+                return true;
+    return false;
 }
 
-/* The same for one end component: backwards from the member whose row was chosen. Scratch: kept. */
-static bool lead_members_out(known *k, int64_t hub)
+/* The row of the member s that holds and most probably leads to members listed before `turn`. */
+static int64_t closer_row(const known *k, int64_t s, int64_t turn, const int32_t *turn_of)
+{
+    const graph *g = k->g;
+    int64_t best_row = NO_ROW;
+    double best = 0.0;
+    for (int64_t row = g->state_ptr[s]; row < g->state_ptr[s + 1]; row++) {
+        double closer = 0.0;
+        if (!holds(k, s, row))
+            continue;
+        for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++)
+            if (possible(k, t) && turn_of[k->place[g->successor[t]]] < turn)
+                closer += chance_of(k, row, t);
+        if (closer > best) {
+            best = closer;
+            best_row = row;
+        }
+    }
+    return best_row;
+}
+
+/* In place of the turn of a member that is not listed yet. */
+#define LATER INT32_MAX
+
+/* The same for one end component, backwards from the member whose row was chosen, listed from `begin` on: where the list
+ * ends then, -1 if it lacks a member. Scratch: root. */
+static int64_t lead_members_out(known *k, int64_t hub, int64_t begin)
 {
     const graph *g = k->g;
     const int64_t out = k->chosen[k->place[hub]];
-    int64_t left = 0, found = 0;
+    int32_t *turn_of = k->root;
+    int64_t found = begin, left = 0;
     for (int64_t s = hub; s != NO_STATE; s = k->mate[s]) {
         const bool leaves = g->state_ptr[s] <= out && out < g->state_ptr[s + 1];
-        k->chosen[k->place[s]] = leaves ? out : NO_ROW;
+        k->chosen[k->place[s]] = out;
+        turn_of[k->place[s]] = leaves ? (int32_t)found : LATER;
         if (leaves)
-            k->kept[found++] = (int32_t)s;
+            k->kept[found++] = (int32_t)k->place[s];
         left++;
     }
-    for (int64_t head = 0; head < found; head++)
-        for (int64_t e = g->first[k->kept[head]]; e < g->first[k->kept[head] + 1]; e++) {
+    for (int64_t head = begin; head < found; head++) {
+        const int64_t to = k->order[k->kept[head]];
+        for (int64_t e = g->first[to]; e < g->first[to + 1]; e++) {
             const int32_t s = g->sources[e];
-            if (k->hub[s] != hub || k->chosen[k->place[s]] != NO_ROW)
+            if (k->hub[s] != hub || turn_of[k->place[s]] != LATER || !may_lead(k, s, to))
                 continue;
-            k->chosen[k->place[s]] = row_towards(k, s, k->kept[head]);
-            if (k->chosen[k->place[s]] != NO_ROW)
-                k->kept[found++] = s;
+            turn_of[k->place[s]] = (int32_t)found;
+            k->kept[found++] = (int32_t)k->place[s];
         }
-    return found == left;
+    }
+    for (int64_t turn = begin + 1; turn < found; turn++)
+        k->chosen[k->kept[turn]] = closer_row(k, k->order[k->kept[turn]], turn, turn_of);
+    return found == begin + left ? found : -1;
 }
 
-bool lead_out(known *k)
+int64_t lead_out(known *k)
 {
-    for (int64_t i = 0; i < k->n; i++) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < k->n && found >= 0; i++) {
         const int64_t s = k->order[i];
-        if (k->hub[s] == s && k->mate[s] != NO_STATE && !lead_members_out(k, s))
-            return false;
+        if (k->hub[s] == s && k->mate[s] != NO_STATE)
+            found = lead_members_out(k, s, found);
     }
-    return true;
+    return found;
 }
 
 void level(const known *k, double *x)

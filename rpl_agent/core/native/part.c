@@ -196,33 +196,37 @@ void full_sweep(known *k, double offset)
     k->sweeps++;
 }
 
-bool write_chosen(known *k)
+void write_waiting(known *k, int64_t members)
 {
+    const int32_t *turn_of = k->root;
     int32_t used = 0;
+    k->left = 0;
     k->indptr[0] = 0;
-    for (int64_t i = 0; i < k->n; i++) {
-        const int64_t row = k->chosen[i];
-        const int32_t begin = used;
-        double leaving = 0.0;
+    for (int64_t turn = 0; turn < members; turn++) {
+        const int32_t i = k->kept[turn], begin = used;
+        const int64_t s = k->order[i], row = k->chosen[i];
+        double leaving = 0.0, ahead = 0.0;
+        if (!holds(k, s, row)) { /* the way out */
+            k->waiting[i] = 0.0;
+            continue;
+        }
         for (int64_t t = k->g->row_ptr[row]; t < k->g->row_ptr[row + 1]; t++) {
             const int32_t j = k->g->successor[t];
             const double mass = chance_of(k, row, t);
-            if (j == k->order[i] || !(mass > 0.0))
+            if (j == s || !(mass > 0.0))
                 continue;
             leaving += mass;
-            if (k->place[j] >= 0) {
-                k->indices[used] = (int32_t)k->place[j];
-                k->data[used++] = mass;
-            }
+            ahead += turn_of[k->place[j]] > turn ? mass : 0.0;
+            k->indices[used] = (int32_t)k->place[j];
+            k->data[used++] = mass;
         }
-        if (!(leaving > 0.0))
-            return false;
         for (int32_t e = begin; e < used; e++)
             k->data[e] /= leaving;
         k->rhs[i] = 1.0 / leaving;
-        k->indptr[i + 1] = used;
+        k->pace[i] = pace_of(ahead / leaving);
+        k->kept[k->left++] = i;
+        k->indptr[k->left] = used;
     }
-    return true;
 }
 
 /* In place of the root of a place that always leads to one other. */
