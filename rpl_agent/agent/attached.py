@@ -34,6 +34,8 @@ from rpl_agent.core.model.objectives.words import LIMIT_EXAMPLE
 from rpl_agent.guarantee.pipeline import Config
 
 MODES = ("robust", "optimistic")
+#: Defaults of the settings that say how to sample.
+WEIGHT, EXPLORATION = 0.9, "certificate"
 #: Settings of other agents, and what takes their place here.
 ELSEWHERE = {
     "gamma": 'the discount is part of the objective, "maximise discounted gain, gamma 0.9"',
@@ -74,8 +76,8 @@ class AttachedAgent:
         explore_within_limits: bool = False,
         observation_to_state: StateOf | None = None,
         schedule: Schedule | None = None,
-        weight: float = 0.9,
-        exploration: str | Exploration = "certificate",
+        weight: float = WEIGHT,
+        exploration: str | Exploration = EXPLORATION,
         compiled: bool = True,
         check_rewards: bool | None = None,
         horizon: int | str | None = None,
@@ -110,9 +112,10 @@ class AttachedAgent:
         model_only = {"pmdp": pmdp, "objective": objective, "schedule": schedule, "end": end, "effect": self._words}
         model_only |= {"check_rewards": check_rewards, "action_to_env": action_to_env, "subject_to": subject_to or None}
         model_only["explore_within_limits"] = explore_within_limits or None
-        refuse_mixture(without_model, self._facts, model_only)
         check_settings(weight, config, schedule, seed)
-        self.config = config or Config(confidence, relaxation, delta, precision)
+        self.config = one_config(config, Config(confidence, relaxation, delta, precision))
+        model_only |= changed_method(self.config, weight, exploration)
+        refuse_mixture(without_model, self._facts, model_only)
         self.schedule = schedule if schedule is not None else Doubling()
         self.weight, self.exploration = weight, exploration_of(exploration)
         self.compiled, self.check_rewards = compiled, check_rewards
@@ -320,6 +323,30 @@ def check_settings(weight: Any, config: Any, schedule: Any, seed: Any) -> None:
     if schedule is not None and (isinstance(schedule, type) or not hasattr(schedule, "limits")):
         raise ModelError(f"schedule={schedule!r} is not a schedule: write for example EveryN(100) or Doubling()")
     check_seed(seed)
+
+
+def one_config(config: Config | None, fields: Config) -> Config:
+    """The configuration, given as a whole or by its fields; both at once contradict each other."""
+    if config is None:
+        return fields
+    given = changed(fields)
+    if given:
+        name, value = next(iter(given.items()))
+        raise ModelError(f"{name} would not be used beside config=...: write config=Config({name}={value!r}, ...)")
+    return config
+
+
+def changed(config: Config) -> dict[str, Any]:
+    """The fields that are not the defaults, by name."""
+    return {name: value for name, value in vars(config).items() if value != getattr(Config, name)}
+
+
+def changed_method(config: Config, weight: float, exploration: str | Exploration) -> dict[str, Any]:
+    """Settings that are not the defaults and need a model, by name; δ needs none."""
+    found = changed(replace(config, delta=Config.delta))
+    found |= {} if weight == WEIGHT else {"weight": weight}
+    found |= {} if exploration == EXPLORATION else {"exploration": exploration}
+    return found
 
 
 def suited(config: Config, suits: tuple[str, str] | None) -> Config:

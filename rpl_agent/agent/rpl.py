@@ -52,7 +52,7 @@ class RPLAgent(QueriedAgent):
     Parameters
     ----------
     env : the environment (or its registered id), here or in `learn`.
-    confidence, relaxation, delta, precision : how to certify, see `Config`; or pass ``config``.
+    confidence, relaxation, delta, precision : how to certify, see `Config`; or pass ``config`` in place of them.
     pmdp, objective : the model and the goal (an `Objective`, or text as in `Objective.parse`), if the
         environment does not provide them.
     observation_to_state : maps an observation to the value of a state (or to ``StateIndex(number)``), if

@@ -310,6 +310,10 @@ def test_objectives(mistake):
 
 AGENT |= {
     "confidence for delta": (lambda: Config(delta=0.95), r"below 0.5: for a confidence of 95 % write delta = 0.05"),
+    "delta beside a configuration": (
+        lambda: pump(config=Config(), delta=0.2),
+        r"delta would not be used beside config=...: write config=Config\(delta=0.2, ...\)",
+    ),
     "half a delta": (lambda: Config(delta=0.5), "delta = 0.5 is the probability that bounds are wrong, and must be be"),
     "an agent's delta": (lambda: pump(delta=0.99), "write delta = 0.01"),
     "certified at .9": (lambda: certify(FULL, Counts(FULL), WATER, delta=0.9), "write delta = 0.1"),

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from rpl_agent import BaseCallback, CertificateLog, DataError, ModelError, Never, RPLAgent, RPLWarning
+from rpl_agent import BaseCallback, CertificateLog, Config, DataError, ModelError, Never, RPLAgent, RPLWarning
 from rpl_agent.agent.discovery.repeats import RepetitionWatch
 from rpl_agent.agent.discovery.source import OpenSource
 from rpl_agent.agent.discovery.world import list_actions
@@ -409,6 +409,26 @@ def test_options_with_and_without_a_model_do_not_mix():
         agent_of(corridor()).value_bounds()
     with pytest.raises(ModelError, match="finite numbers with low < high"):
         agent_of(corridor(), returns=(1, 0))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"exploration": "regret"},
+        {"weight": 0.5},
+        {"confidence": "anytime"},
+        {"relaxation": "tied"},
+        {"precision": 0.1},
+        {"prefer": "regret"},
+    ],
+    ids=lambda setting: next(iter(setting)),
+)
+def test_settings_without_an_effect_are_refused(setting):
+    name = next(iter(setting))
+    given = {"config": Config(**setting)} if name == "prefer" else setting
+    with pytest.raises(ModelError, match=f"^{name} needs a model, but returns or rewards are given"):
+        RPLAgent(corridor(), returns=(0, 1), discount=0.9, **given)
+    assert RPLAgent(corridor(), returns=(0, 1), discount=0.9, config=Config(delta=0.2)).config.delta == 0.2
 
 
 @pytest.mark.parametrize("seeds", [1, 3])

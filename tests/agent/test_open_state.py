@@ -145,6 +145,13 @@ def test_an_environment_is_given_or_made_again(learned, monkeypatch):
     assert open_state.load_open(RPLAgent, state, arrays, None, {}, {}).certificate == learned.certificate
 
 
+def test_a_method_that_an_older_run_stored_in_vain_does_not_stop_it(learned):
+    state, arrays = stored(learned)
+    state["config"]["confidence"] = "anytime"
+    again = open_state.load_open(RPLAgent, state, arrays, corridor(), {}, {})
+    assert again.certificate == learned.certificate and again.config.delta == learned.config.delta
+
+
 # ====================================================================== what else is made of it
 def test_counts_are_read_without_an_environment(learned):
     found, data = open_state.stored_data(read_open(*stored(learned))), learned.session.experience.data

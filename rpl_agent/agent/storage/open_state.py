@@ -187,7 +187,8 @@ def open_arguments(stored: OpenState, facts: Mapping[str, Any]) -> dict[str, Any
             found[name] = facts[name]
     if found["discount"] == 1.0:
         found["discount"] = None
-    return {**found, "config": stored.config, "seed": stored.session.seed}
+    # older runs store a method that nothing used
+    return {**found, "delta": stored.config.delta, "seed": stored.session.seed}
 
 
 def load_open(
