@@ -197,7 +197,8 @@ def read_data(arguments: argparse.Namespace, source: ModelSource, show: Show) ->
     if arguments.data is None:
         refuse_given(arguments, OWN_LOG, "it belongs to --data LOG")
         return simulate_counts(source, arguments.episodes, arguments.seed, show), 0
-    refuse_given(arguments, SIMULATED, "it belongs to --episodes N, and nothing is simulated with --data LOG")
+    unused = SIMULATED if arguments.command == "certify" else {*SIMULATED, "--theta"}  # which prints the value there
+    refuse_given(arguments, unused, "it belongs to --episodes N, and nothing is simulated with --data LOG")
     from rpl_agent.formats.logs import read_log
 
     show("reading the log", 0, None)
@@ -407,7 +408,7 @@ def run_export(arguments: argparse.Namespace) -> None:
         raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
     agent = run_of(arguments, {"--uncertain", "--policy-file"})
     if agent is None and arguments.policy is not None and not arguments.uncertain:
-        used = {"--policy", "--policy-file", "--theta", *OWN_MODEL}
+        used = {"--policy", "--policy-file", *OWN_MODEL}
         refuse_unused(arguments, used, "a policy of your own is written as it is; --uncertain FILE needs data")
         source = load_source(arguments)
         writers.write_policy(arguments.policy_file, source.pmdp, policy_of(arguments.policy, source))

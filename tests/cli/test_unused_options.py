@@ -33,6 +33,7 @@ OPEN = ["train", "FrozenLake-v1", "--returns", "0", "1", "--budget", "2"]
 MODEL = ["--model", "coin.prism", "--property", 'Pmax=? [ F "won" ]']
 EXPORT = ["export", WORLD, "--policy", "x.csv", "--policy-file", "y.csv"]
 LOG = ["--data", "log.csv"]
+THETA = ["--theta", "p=0.5"]
 NEED_A_MODEL = [
     ["--schedule", "never"],
     ["--schedule", "state-action"],  # also where it is the default
@@ -71,6 +72,11 @@ UNUSED = [
     (["certify", WORLD, *LOG, "--max-steps", "9"], "--max-steps"),
     (["certify", WORLD, "--episodes", "9", "--fixed-length"], "--fixed-length"),
     (["improve", WORLD, "--baseline", "frequencies", "--episodes", "9", "--quarantine", "q.csv"], "--quarantine"),
+    (["improve", WORLD, *LOG, *THETA], "--theta"),
+    (["improve", WORLD, *LOG, *THETA, "--baseline", "frequencies"], "--theta"),
+    (["curve", WORLD, *LOG, *THETA, "--objectives", "a", "b"], "--theta"),
+    (["export", WORLD, *LOG, *THETA, "--policy-file", "y.csv"], "--theta"),
+    ([*EXPORT, *THETA], "--theta"),
     ([*EXPORT, *LOG], "--data"),
     ([*EXPORT, "--episodes", "9"], "--episodes"),
     ([*EXPORT, "--delta", "0.1"], "--delta"),
