@@ -358,12 +358,17 @@ def require_certificate(folder: Path) -> Path:
     """The path of a run's stored certificate; raise if the run has none yet, or can have none."""
     path = folder / "certificate.json"
     if folder.is_dir() and not path.is_file():
-        stored = read_latest(folder / CHECKPOINT)
-        refuted = read_open(*stored).refuted if is_open(stored[0]) else None
-        if refuted is not None:
-            raise DataError(f"{folder}: {no_certificate(refuted)}")
+        refuse_refuted(folder)
         raise DataError(f"{folder} has no certificate yet: rpl certify {shlex.quote(str(folder))} writes one")
     return path
+
+
+def refuse_refuted(folder: Path) -> None:
+    """Raise if the run in a folder has no model, and what it assumed is refuted."""
+    stored = read_latest(folder / CHECKPOINT)
+    refuted = read_open(*stored).refuted if is_open(stored[0]) else None
+    if refuted is not None:
+        raise DataError(f"{folder}: {no_certificate(refuted)}")
 
 
 def load_run(folder: Path, env: Env | None = None, options: Mapping[str, Any] | None = None) -> RPLAgent:

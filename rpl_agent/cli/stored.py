@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 def stored_source(run_folder: str, env: str | None = None) -> ModelSource:
     """How to make the world of a run: from ``env``, or from the run folder, which never names code."""
-    from rpl_agent.agent.runs import is_without_model, read_source
+    from rpl_agent.agent.runs import is_without_model, read_source, refuse_refuted
 
-    stored = read_source(run_folder)
-    return named_source(run_folder, stored, env, without_model=is_without_model(Path(run_folder)))
+    stored, folder = read_source(run_folder), Path(run_folder)
+    refuse_refuted(folder)  # first: no environment could help such a run
+    return named_source(run_folder, stored, env, without_model=is_without_model(folder))
 
 
 def named_source(

@@ -109,6 +109,7 @@ def test_commands_agree_that_refuted_facts_leave_no_certificate(world, capsys):
     assert main(["train", "mine.py:too_low", "--budget", "40", "--name", "a", "--log-dir", ".", "--quiet"]) == 2
     env = ("--env", "mine.py:too_low")
     commands = [["info", "a"], ["report", "a"], ["certify", "a", "--verify"], ["certify", "a", *env]]
+    commands += [["certify", "a"], ["resume", "a"], ["evaluate", "a"], ["watch", "a"]]  # they asked for --env first
     for arguments in [*commands, ["resume", "a", *env, "--quiet"], ["evaluate", "a", *env]]:
         capsys.readouterr()
         assert main(arguments) == 2
