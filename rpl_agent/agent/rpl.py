@@ -145,6 +145,9 @@ class RPLAgent(QueriedAgent):
             raise ModelError("this agent was saved outside learn(): there is nothing to resume; call learn(budget=...)")
         if budget is not None:
             require_count("budget", budget, target.unit)
+            if budget < self.session.done:
+                done = f"the {self.session.done:,} {target.unit} that are done"
+                raise ModelError(f"budget {budget:,} is a new total, and less than {done}: give at least as many")
             self.session.target = replace(target, goal=int(budget))
         return self._run(callback, progress_bar, "RPL", None)
 

@@ -168,3 +168,15 @@ def test_a_run_whose_proof_is_too_long_says_so(facts, tmp_path, capsys, monkeypa
     assert "proved: " in said and "no proof" not in said
     stored = json.loads((tmp_path / "a" / "certificate.json").read_text())
     assert stored["proved"] is True and stored["unproved"] == ""
+
+
+def test_a_total_below_what_is_done_is_refused(run, tmp_path, capsys):
+    """It took the place of the run's own budget, and the run went on to its proof at 50/20 episodes."""
+    copied = tmp_path / "run"
+    shutil.copytree(run, copied)
+    before = {path.name: path.read_bytes() for path in copied.iterdir() if path.is_file()}
+    assert main(["resume", str(copied), "--budget", "20", "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert "budget 20 is a new total, and less than the 50 episodes that are done" in said and said.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in copied.iterdir() if path.is_file()} == before
+    assert main(["resume", str(copied), "--budget", "50", "--quiet"]) == 0
