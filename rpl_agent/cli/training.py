@@ -78,7 +78,9 @@ def register(commands: Any) -> None:
         metavar="FILE",
         help="write an animation to this .gif instead",
     )
-    watch.add_argument("--fps", type=between(0, 100), default=4.0, help="steps per second (default 4)")
+    watch.add_argument(
+        "--fps", type=between(0, 100), default=4.0, help="steps per second, on a terminal or in the .gif (default 4)"
+    )
     watch.add_argument(
         "--mode",
         choices=("robust", "optimistic"),
