@@ -10,6 +10,7 @@ The agent never calls this module while it learns: true parameters come from the
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,6 +47,7 @@ class Evaluation:
     upper: float = math.nan
     delta: float = math.nan
     contradiction: str | None = None  # with the certificate
+    interrupted: bool = False  # before all episodes were played
 
     @property
     def mean(self) -> float:
@@ -66,13 +68,32 @@ def _standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
+@dataclass(frozen=True)
+class Watcher:
+    """Who watches episodes that are played.
+
+    progress : called with the number of episodes played and of all of them
+    interrupted : whether to end early, with the episodes played so far
+    """
+
+    progress: Callable[[int, int], None] | None = None
+    interrupted: Callable[[], bool] = lambda: False
+
+
 def monte_carlo(agent: Any, env: Env, episodes: int, *, seed: int = 0, policy: Policy | None = None) -> Evaluation:
     """Episodes of a policy (default: the agent's) in ``env``, without learning from them."""
     done = play_policy(agent, env, episodes, seed=seed, policy=policy if policy is not None else agent.policy)
-    return Evaluation(np.array(done.returns), np.array(done.lengths), np.array(done.values), done.cut)
+    return _evaluation(done)
 
 
-def play_policy(agent: Any, env: Env, episodes: int, *, seed: int, policy: Policy) -> SampledBatch:
+def _evaluation(done: SampledBatch) -> Evaluation:
+    columns = np.array(done.returns), np.array(done.lengths), np.array(done.values)
+    return Evaluation(*columns, done.cut, interrupted=done.interrupted)
+
+
+def play_policy(
+    agent: Any, env: Env, episodes: int, *, seed: int, policy: Policy, watcher: Watcher | None = None
+) -> SampledBatch:
     """Episodes of a policy that nobody learns from."""
     require_count("episodes", episodes)
     objective = agent.objective
@@ -92,8 +113,25 @@ def play_policy(agent: Any, env: Env, episodes: int, *, seed: int, policy: Polic
     source = open_source(
         attachment, Experience(agent.pmdp), np.random.default_rng(seeds), int(seeds.generate_state(1)[0])
     )
-    source.collect(Request(policy, Limits(), pause=episodes, episodes_left=episodes), done)
+    asked = _asked(watcher or Watcher(), done, episodes)
+    source.collect(Request(policy, Limits(), pause=episodes, episodes_left=episodes, interrupted=asked), done)
+    done.interrupted = done.episodes < episodes
+    done.keep_first()
     return done
+
+
+def _asked(watcher: Watcher, done: SampledBatch, episodes: int) -> Callable[[], bool]:
+    """What a source of episodes asks after every step: it tells how many episodes are over."""
+    told = 0
+
+    def asked() -> bool:
+        nonlocal told
+        if watcher.progress is not None and done.episodes > told:
+            told = done.episodes
+            watcher.progress(told, episodes)
+        return watcher.interrupted()
+
+    return asked
 
 
 def evaluate_policy(
@@ -105,6 +143,7 @@ def evaluate_policy(
     policy: Any = None,
     bounds: tuple[float, float] | None = None,
     delta: float | None = None,
+    watcher: Watcher | None = None,
 ) -> Evaluation:
     """Play any policy and bound its mean value; see `RPLAgent.evaluate`."""
     require_environment(env)
@@ -116,9 +155,11 @@ def evaluate_policy(
         policy = (agent.certificate or agent.certify()).policy
     objective, own = agent.objective, isinstance(policy, Policy)
     if own:
-        found = monte_carlo(agent, env, episodes, seed=seed, policy=policy)
+        found = _evaluation(play_policy(agent, env, episodes, seed=seed, policy=policy, watcher=watcher))
     else:
-        found = _play(env, policy, episodes, seed, objective)
+        found = _play(env, policy, episodes, seed, objective, watcher or Watcher())
+    if not len(found.values):
+        raise KeyboardInterrupt("no episode was over")
     if bounds is None:
         limit = None if is_vector(env) else time_limit(env, env.unwrapped)
         bounds = value_range(agent.pmdp, objective, limit)
@@ -126,7 +167,7 @@ def evaluate_policy(
         return found
     delta = agent.session.config.delta if delta is None else delta
     try:
-        lower, upper = mean_interval(found.values, *bounds, delta)
+        lower, upper = mean_interval(found.values, *bounds, delta, planned=episodes)
     except DataError as error:
         raise DataError(f"an episode's {error}: pass bounds=(least, most) that no episode can leave") from None
     contradiction, certificate = None, agent.certificate
@@ -150,7 +191,7 @@ def contradiction_of(certificate: Certificate, lower: float, upper: float, certi
     )
 
 
-def _play(env: Env, policy: Any, episodes: int, seed: int, objective: Objective) -> Evaluation:
+def _play(env: Env, policy: Any, episodes: int, seed: int, objective: Objective, watcher: Watcher) -> Evaluation:
     """Play a policy that predicts from observations, like SB3's models. Counts what the environment pays."""
     if not hasattr(policy, "predict"):
         raise ModelError(f"{type(policy).__name__} is not a policy: it is not a Policy and has no predict(observation)")
@@ -164,7 +205,12 @@ def _play(env: Env, policy: Any, episodes: int, seed: int, objective: Objective)
         lengths.append(len(rewards))
         values.append(sign * math.fsum(reward * objective.discount**k for k, reward in enumerate(counted)))
         cut += truncated and (horizon is None or len(rewards) < horizon)
-    return Evaluation(np.array(returns), np.array(lengths), np.array(values), cut)
+        if watcher.progress is not None:
+            watcher.progress(len(values), episodes)
+        if watcher.interrupted():
+            break
+    columns = np.array(returns), np.array(lengths), np.array(values)
+    return Evaluation(*columns, cut, interrupted=len(values) < episodes)
 
 
 def optimal_value(pmdp: ParametricMDP, objective: Objective, theta: np.ndarray) -> float:

@@ -4,14 +4,14 @@ needs, the policy as a table, parameters in and out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rpl_agent.agent.attached import AttachedAgent
 from rpl_agent.agent.discovery.session import OpenSession
-from rpl_agent.agent.evaluation import Evaluation, evaluate_policy
+from rpl_agent.agent.evaluation import Evaluation, Watcher, evaluate_policy
 from rpl_agent.agent.forecast import Forecast, Sampler, forecast
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.storage.state import capture, read_state, restore
@@ -192,6 +192,8 @@ class QueriedAgent(AttachedAgent):
         bounds: tuple[float, float] | None = None,
         seed: int = 0,
         delta: float | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
     ) -> Evaluation:
         """Play a policy and bound its mean value from the outcomes, without relying on the model.
 
@@ -203,11 +205,16 @@ class QueriedAgent(AttachedAgent):
         bounds : least and most value of one episode, in the objective's unit. By default what the model's
             graph and the time limit allow; without either there is no interval.
         delta : probability that the interval is ever wrong; by default the certificate's.
+        progress : called with the number of episodes played and of all of them.
+        interrupted : asked while they are played; True ends them early, with an interval that holds then, too.
         """
         if isinstance(self.session, OpenSession):
             policy = self if policy is None else policy
             bounds = self.session.assumptions.overall if bounds is None else bounds
-        return evaluate_policy(self, env, episodes, seed=seed, policy=policy, bounds=bounds, delta=delta)
+        watcher = Watcher(progress, interrupted)
+        return evaluate_policy(
+            self, env, episodes, seed=seed, policy=policy, bounds=bounds, delta=delta, watcher=watcher
+        )
 
     def _sides(self) -> tuple[Solution, Solution]:
         """The solutions whose lower and upper values are the bounds."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.agent.output.logger import write_open_proved, write_proved
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
+from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, CheckpointError, new_folder, read_latest, write_run
 from rpl_agent.agent.storage.checkpoint import read_source as read_source
@@ -176,20 +177,26 @@ def evaluate_run(
     seed: int = 1,
     bounds: tuple[float, float] | None = None,
     options: Mapping[str, Any] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """The certified policy's value, by Monte Carlo and (if the true parameters are known) exactly.
 
-    ``bounds`` are the least and the most that one episode can be worth, if the model does not determine them.
+    ``bounds`` are the least and the most that one episode can be worth, if the model does not determine them. Ctrl-C
+    ends the episodes early.
     """
     agent = load_run(Path(folder), env, options)
     certificate = agent.certificate or agent.certify()
-    sampled = agent.evaluate(env, episodes, seed=seed, bounds=bounds)
+    with Interrupt() as interrupt:
+        watched: dict[str, Any] = {"progress": progress, "interrupted": interrupt.asked}
+        sampled = agent.evaluate(env, episodes, seed=seed, bounds=bounds, **watched)
+    played = len(sampled.values)
     result: dict[str, Any] = {
         "run": str(folder),
         "objective": agent.objective.describe(),
         "lower": certificate.lower,
         "upper": certificate.upper,
-        "episodes": episodes,
+        "episodes": played,
+        "interrupted": sampled.interrupted,
         "monte_carlo": float(sampled.values.mean()),
         "standard_error": sampled.value_error,
         "cut": sampled.cut,
@@ -201,7 +208,7 @@ def evaluate_run(
     }
     lines = [
         f"{result['objective']}: certified {interval_text(certificate.lower, certificate.upper)}",
-        f"  Monte Carlo ({episodes:,} episodes): {result['monte_carlo']:.6g} ± {2 * sampled.value_error:.2g}",
+        f"  Monte Carlo ({played:,} episodes): {result['monte_carlo']:.6g} ± {2 * sampled.value_error:.2g}",
     ]
     if math.isfinite(sampled.lower):
         interval = interval_text(sampled.lower, sampled.upper)
@@ -218,6 +225,8 @@ def evaluate_run(
         result["exact"] = true_value(agent.pmdp, agent.objective, certificate.policy, theta)
         result["optimum"] = optimal_value(agent.pmdp, agent.objective, theta)
         lines.append(f"  exact: {result['exact']:.6g}; the optimum at the true parameters is {result['optimum']:.6g}")
+    if sampled.interrupted:
+        lines.append(f"interrupted before {episodes:,} episodes")
     result["text"] = "\n".join(lines)
     return jsonable(result)
 

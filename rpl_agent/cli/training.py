@@ -8,11 +8,12 @@ import sys
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import (
     OWN_ENV,
     POLICY_FILE,
+    ModelSource,
     add_method,
     add_seed,
     add_source,
@@ -29,6 +30,10 @@ from rpl_agent.cli.parser import INTERRUPTED, add_call, between, call, count, fo
 from rpl_agent.cli.progress import progress_bar
 from rpl_agent.cli.stored import source_of, stored_source
 from rpl_agent.core.errors import ModelError, require_file
+
+if TYPE_CHECKING:
+    from rpl_agent.agent.evaluation import Evaluation
+    from rpl_agent.core.model import Policy
 
 
 def register(commands: Any) -> None:
@@ -284,11 +289,12 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import evaluate_run
 
     source = stored_source(arguments.run_folder, arguments.env)
-    result = call(
-        evaluate_run, arguments, arguments.run_folder, source.env(), theta=source.theta, options=source.options
-    )
+    given = {"theta": source.theta, "options": source.options}
+    with progress_bar(arguments) as show:
+        shown = partial(show, "episodes")
+        result = call(evaluate_run, arguments, arguments.run_folder, source.env(), progress=shown, **given)
     emit(arguments, result, "evaluation")
-    return 0
+    return INTERRUPTED if result["interrupted"] else 0
 
 
 def _evaluate_policy(arguments: argparse.Namespace) -> int:
@@ -308,13 +314,11 @@ def _evaluate_policy(arguments: argparse.Namespace) -> int:
         return _bound_return(arguments)
     if is_code:
         raise ModelError("a function needs --returns LO HI, the least and most that one episode can return")
-    _evaluate_table(arguments)
-    return 0
+    return _evaluate_table(arguments)
 
 
-def _evaluate_table(arguments: argparse.Namespace) -> None:
+def _evaluate_table(arguments: argparse.Namespace) -> int:
     """A policy over the states of a known model, valued as the model's objective does."""
-    from rpl_agent.agent import RPLAgent
     from rpl_agent.agent.world.named_env import named_or_registered
     from rpl_agent.cli.common import policy_of
     from rpl_agent.core.printed import interval_text
@@ -334,20 +338,12 @@ def _evaluate_table(arguments: argparse.Namespace) -> None:
             f"--policy needs --returns LO HI, the least and most that an episode returns: {reason}"
         ) from None
     policy = policy_of(arguments.policy, source)
-    agent = RPLAgent(env=source.env(), **(source.options or {}))
-    found = agent.evaluate(
-        source.env(),
-        arguments.episodes,
-        policy=policy,
-        bounds=None if arguments.returns is None else tuple(arguments.returns),
-        seed=arguments.seed,
-        delta=arguments.delta,
-    )
+    found = _played(arguments, source, policy)
     mean, deviation = float(found.values.mean()), found.value_error
     data = {"policy": arguments.policy, "env": arguments.env, "objective": source.objective.describe()}
-    data |= {"episodes": arguments.episodes, "monte_carlo": mean, "standard_error": deviation, "cut": found.cut}
-    data |= {"lower": found.lower, "upper": found.upper, "delta": found.delta}
-    text = f"{data['objective']}: {mean:.6g} ± {2 * deviation:.2g} ({arguments.episodes:,} episodes)"
+    data |= {"episodes": len(found.values), "monte_carlo": mean, "standard_error": deviation, "cut": found.cut}
+    data |= {"lower": found.lower, "upper": found.upper, "delta": found.delta, "interrupted": found.interrupted}
+    text = f"{data['objective']}: {mean:.6g} ± {2 * deviation:.2g} ({len(found.values):,} episodes)"
     if math.isfinite(found.lower):
         text += (
             f"\n  without any model, with probability ≥ {1 - found.delta:g}: {interval_text(found.lower, found.upper)}"
@@ -359,7 +355,29 @@ def _evaluate_table(arguments: argparse.Namespace) -> None:
         text += f"\n  true value (known here, never used): {data['value']:.6g}"
     if found.cut:
         text += f"\n  {found.cut:,} episodes were cut before the objective was decided"
+    if found.interrupted:
+        text += f"\ninterrupted before {arguments.episodes:,} episodes"
     emit(arguments, {**data, "text": text}, "evaluation")
+    return INTERRUPTED if found.interrupted else 0
+
+
+def _played(arguments: argparse.Namespace, source: ModelSource, policy: Policy) -> Evaluation:
+    """The episodes of a policy over the states of a model, until Ctrl-C."""
+    from rpl_agent.agent import RPLAgent
+    from rpl_agent.agent.sampling.interrupt import Interrupt
+
+    agent = RPLAgent(env=source.env(), **(source.options or {}))
+    with progress_bar(arguments) as show, Interrupt() as interrupt:
+        return agent.evaluate(
+            source.env(),
+            arguments.episodes,
+            policy=policy,
+            bounds=None if arguments.returns is None else tuple(arguments.returns),
+            seed=arguments.seed,
+            delta=arguments.delta,
+            progress=partial(show, "episodes"),
+            interrupted=interrupt.asked,
+        )
 
 
 def _bound_return(arguments: argparse.Namespace) -> int:

@@ -198,6 +198,15 @@ class SampledBatch:
         self.values.insert(place, value)
         self.undecided.insert(place, undecided)
 
+    def keep_first(self) -> None:
+        """Drop episodes that began after one that was given up: those that end soon would stand for all."""
+        if self._numbers and self._numbers[-1] >= len(self._numbers):
+            kept = next(k for k, number in enumerate(self._numbers) if number != k)
+            self.cut -= sum(self.undecided[kept:])
+            for column in (self._numbers, self.returns, self.lengths, self.values, self.undecided):
+                del column[kept:]
+            self.episodes = kept
+
 
 @dataclass(frozen=True)
 class Request:
