@@ -168,7 +168,8 @@ class Certificate:
             own, best = f"achieves at least {floor_text(self.lower)}", f"achieves more than {ceil_text(self.upper)}"
         else:
             own, best = f"costs at most {ceil_text(self.upper)}", f"costs less than {floor_text(self.lower)}"
-        return f"this policy {own}{close}; no policy {best}"
+        # bounds on a given policy say nothing about others
+        return f"this policy {own}{close}" if self.evaluated else f"this policy {own}{close}; no policy {best}"
 
     @property
     def distance(self) -> str:

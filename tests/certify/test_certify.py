@@ -147,6 +147,8 @@ def test_a_given_policy_is_bounded_not_replaced():
     value = true_value(world.pmdp, world.objective, policy, world.theta)
     assert certificate.evaluated and certificate.policy is policy
     assert certificate.lower <= value <= certificate.upper < 0.8
+    best = true_value(world.pmdp, world.objective, certify(world.pmdp, counts, world.objective).policy, world.theta)
+    assert best > certificate.upper and "no policy" not in certificate.sentence
 
 
 def test_warm_start_changes_nothing_but_the_work():
