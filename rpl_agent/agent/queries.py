@@ -21,7 +21,7 @@ from rpl_agent.core.errors import ModelError, front_door, require_count, require
 from rpl_agent.core.model import Policy, Sense
 from rpl_agent.core.model.simulate import absorbing_states, row_visits
 from rpl_agent.core.native import UNIT_ROUNDOFF
-from rpl_agent.core.printed import interval_text
+from rpl_agent.core.printed import chance_text, interval_text
 from rpl_agent.core.solver.operator import row_bounds
 from rpl_agent.core.solver.solution import Solution
 from rpl_agent.guarantee.likelihood.estimate import point_estimate
@@ -252,7 +252,8 @@ class QueriedAgent(AttachedAgent):
         text += f", {session.episodes:,} episodes"
         certificate = session.certificate
         if certificate is not None:
-            text += f", certified {interval_text(certificate.lower, certificate.upper)} at {1 - certificate.delta:g}"
+            bounds = interval_text(certificate.lower, certificate.upper)
+            text += f", certified {bounds} at {chance_text(certificate.delta)}"
         return text + ")"
 
 

@@ -32,7 +32,7 @@ from rpl_agent.agent.world.observations import Env
 from rpl_agent.core.errors import DataError, ModelError, text_of
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Limit, ParametricMDP
-from rpl_agent.core.printed import interval_text
+from rpl_agent.core.printed import chance_text, interval_text
 from rpl_agent.core.schema import jsonable, read_json
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.improvement import Improvement, LogReturns
@@ -212,7 +212,7 @@ def evaluate_run(
     ]
     if math.isfinite(sampled.lower):
         interval = interval_text(sampled.lower, sampled.upper)
-        lines.append(f"  without any model, with probability ≥ {1 - sampled.delta:g}: {interval}")
+        lines.append(f"  without any model, with probability ≥ {chance_text(sampled.delta)}: {interval}")
     else:
         lines.append("  no bound without a model: give the range of an episode's value (--worth LEAST MOST)")
     if sampled.contradiction:

@@ -321,7 +321,7 @@ def _evaluate_table(arguments: argparse.Namespace) -> int:
     """A policy over the states of a known model, valued as the model's objective does."""
     from rpl_agent.agent.world.named_env import named_or_registered
     from rpl_agent.cli.common import policy_of
-    from rpl_agent.core.printed import interval_text
+    from rpl_agent.core.printed import chance_text, interval_text
     from rpl_agent.guarantee.shown import true_value
 
     for name in ("width", "algorithm"):
@@ -345,9 +345,8 @@ def _evaluate_table(arguments: argparse.Namespace) -> int:
     data |= {"lower": found.lower, "upper": found.upper, "delta": found.delta, "interrupted": found.interrupted}
     text = f"{data['objective']}: {mean:.6g} ± {2 * deviation:.2g} ({len(found.values):,} episodes)"
     if math.isfinite(found.lower):
-        text += (
-            f"\n  without any model, with probability ≥ {1 - found.delta:g}: {interval_text(found.lower, found.upper)}"
-        )
+        bounds = interval_text(found.lower, found.upper)
+        text += f"\n  without any model, with probability ≥ {chance_text(found.delta)}: {bounds}"
     else:
         text += "\n  no bound: give the range of an episode's value, --returns LO HI"
     if source.theta is not None:

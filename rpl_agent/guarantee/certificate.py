@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rpl_agent.core.model import Limit, Objective, Policy, Sense
-from rpl_agent.core.printed import FEW, ceil_text, floor_text, interval_text
+from rpl_agent.core.printed import FEW, ceil_text, chance_text, floor_text, interval_text
 from rpl_agent.core.schema import Count, Positive, Share, Whole, jsonable, read_document, write_document
 from rpl_agent.core.version import __version__
 from rpl_agent.guarantee.untied.fixed import Visited
@@ -249,7 +249,7 @@ class Certificate:
             subject = f"the policy's value{within} in"
         lines = [
             f"{self.objective.describe()}  on {self.model}",
-            f"  with probability ≥ {1 - self.delta:g}: {subject} {interval_text(self.lower, self.upper)}"
+            f"  with probability ≥ {chance_text(self.delta)}: {subject} {interval_text(self.lower, self.upper)}"
             f"  (gap {self.gap:.4g})",
         ]
         if self.limits:

@@ -10,7 +10,7 @@ import pytest
 
 import rpl_envs
 from rpl_agent import Counts, certify
-from rpl_agent.core.printed import ceil_text, floor_text
+from rpl_agent.core.printed import ceil_text, chance_text, floor_text
 from rpl_agent.guarantee.open_world.certificate import OpenCertificate
 
 
@@ -27,6 +27,21 @@ def test_texts_are_on_the_safe_side_and_close(digits):
 def test_short_numbers_stay_as_they_are():
     for text in ("0.1", "0.3", "-0.7", "20", "0", "1e-07", "inf", "-inf"):
         assert floor_text(float(text)) == ceil_text(float(text)) == text
+
+
+@pytest.mark.parametrize("delta", [0.3, 0.05, 1e-3, 0.12345678, 1e-6, 4e-7, 1.5e-9, 2e-16, 1e-300])
+def test_probabilities_are_rounded_down_and_never_1(delta):
+    """ "with probability ≥ 1" was printed at δ = 1e-7."""
+    text = chance_text(delta)
+    assert Fraction(text) <= 1 - Fraction(repr(delta)) < 1
+    assert 1 - Fraction(text) <= Fraction(repr(delta)) * Fraction(11, 10) + Fraction(1, 10**15)
+
+
+def test_no_certificate_is_certain():
+    world = rpl_envs.benchmark("Betting-25")
+    found = certify(world.pmdp, Counts(world.pmdp), world.objective, delta=1e-9)
+    assert "with probability ≥ 0.999999999:" in str(found)
+    assert "≥ 0.9999999:" in str(OpenCertificate(0.1, 0.2, 1e-7, "lake", "R max", ()))
 
 
 def test_no_certificate_claims_more_in_words_than_in_numbers():

@@ -16,6 +16,7 @@ from rpl_agent.agent.output.plotting import policy_map
 from rpl_agent.agent.output.plotting.region import region_figure
 from rpl_agent.agent.session import Session
 from rpl_agent.core.errors import RPLWarning
+from rpl_agent.core.printed import chance_text
 
 if TYPE_CHECKING:
     from rpl_agent.guarantee.certificate import Certificate
@@ -74,8 +75,9 @@ class TensorBoardCallback(BaseCallback):
 
 def _guarantee_text(certificate: Any, assumed: str) -> str:
     """The guarantee for the TEXT tab: the exact numbers, δ, and the assumptions."""
+    delta = certificate.delta
     return (
-        f"**With probability ≥ {1 - certificate.delta:g} (δ = {certificate.delta:g}) {certificate.sentence}.**\n\n"
+        f"**With probability ≥ {chance_text(delta)} (δ = {delta:g}) {certificate.sentence}.**\n\n"
         f"Exact numbers (curves are smoothed and single precision): lower {certificate.lower!r}, upper "
         f"{certificate.upper!r}, gap {certificate.gap!r}, "
         f"regret {certificate.regret!r}.\n\n```\n{certificate}\n```\n\n{assumed}"

@@ -20,7 +20,7 @@ from rpl_agent.agent.output.logger import CSVWriter, Logger
 from rpl_agent.agent.session import RunSession
 from rpl_agent.agent.world.when_attached import require
 from rpl_agent.core.model import Sense
-from rpl_agent.core.printed import FEW, ceil_text, floor_text
+from rpl_agent.core.printed import FEW, ceil_text, chance_text, floor_text
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -226,7 +226,7 @@ def render(session: RunSession, gaps: list[float], left: float = math.nan) -> Gr
         table.add_row(
             "guarantee", Text(f"{floor_text(certificate.lower)} ≤ V ≤ {ceil_text(certificate.upper)}", style="bold")
         )
-        table.add_row("", f"with probability ≥ {1 - delta:g} (δ = {delta:g}) {certificate.sentence}")
+        table.add_row("", f"with probability ≥ {chance_text(delta)} (δ = {delta:g}) {certificate.sentence}")
         table.add_row("gap", Text.assemble(f"{certificate.gap:.4g}  ", (sparkline(gaps), "green")))
         others = "no policy within the limits" if session.objective.limits else "no policy"
         table.add_row("regret", f"at most {ceil_text(certificate.regret, FEW)}: {others} is better by more")

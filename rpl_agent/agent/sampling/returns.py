@@ -32,7 +32,7 @@ from rpl_agent.core.errors import (
 from rpl_agent.core.evidence.ledger import check_stated_delta
 from rpl_agent.core.evidence.repetition import RepeatedChanceError
 from rpl_agent.core.native import UNIT_ROUNDOFF
-from rpl_agent.core.printed import interval_text
+from rpl_agent.core.printed import chance_text, interval_text
 from rpl_agent.guarantee.likelihood.bets.mean import mean_interval
 
 #: An episode that is still running after this many steps has no end.
@@ -80,7 +80,7 @@ class ReturnBound:
 
     def __str__(self) -> str:
         return (
-            f"mean return in {interval_text(self.lower, self.upper)} with probability ≥ {1 - self.delta:g}; "
+            f"mean return in {interval_text(self.lower, self.upper)} with probability ≥ {chance_text(self.delta)}; "
             f"{self.episodes:,} episodes returned {self.mean:.6g} on average"
         )
 

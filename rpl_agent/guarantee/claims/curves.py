@@ -20,7 +20,7 @@ from rpl_agent.core.errors import ModelError, require_kind
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
-from rpl_agent.core.printed import ceil_text, interval_text
+from rpl_agent.core.printed import ceil_text, chance_text, interval_text
 from rpl_agent.core.schema import jsonable
 from rpl_agent.guarantee.certificate import Certificate
 from rpl_agent.guarantee.claims.combined import CombinedModel, WeightedSum
@@ -74,7 +74,7 @@ class ObjectiveCurve:
         return {**shown, "objectives": [o.describe() for o in self.objectives], "points": points}
 
     def __str__(self) -> str:
-        chance = f"with probability ≥ {1 - self.delta:g}, all at once"
+        chance = f"with probability ≥ {chance_text(self.delta)}, all at once"
         return self.listed(f"{chance}, from {self.samples:,} transitions:")
 
     def listed(self, when: str) -> str:

@@ -33,7 +33,7 @@ from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.evidence.ledger import POLICY_SHARE, split_paths
 from rpl_agent.core.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.core.native.blas import one_blas_thread
-from rpl_agent.core.printed import floor_text, interval_text
+from rpl_agent.core.printed import chance_text, floor_text, interval_text
 from rpl_agent.core.schema import Count, jsonable, read_document, write_document
 from rpl_agent.core.solver.problem import require_end
 from rpl_agent.guarantee.certificate import Certificate
@@ -189,7 +189,7 @@ class Improvement:
         (low, high), (first, last) = self.value, self.baseline_value
         lines = [
             f"{self.objective.describe()}  on {self.model}",
-            f"  with probability ≥ {1 - self.delta:g}: {self.sentence}",
+            f"  with probability ≥ {chance_text(self.delta)}: {self.sentence}",
             f"  improvement in {interval_text(self.lower, self.upper)}, by {self.method}; estimate {self.estimate:.6g}",
             f"  policy ({self.chosen}): value in {interval_text(low, high)}",
             f"  baseline ({self.known}): value in {interval_text(first, last)}",

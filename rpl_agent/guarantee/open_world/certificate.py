@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rpl_agent.core.coupled.regret import difference_above
-from rpl_agent.core.printed import ceil_text, floor_text
+from rpl_agent.core.printed import ceil_text, chance_text, floor_text
 from rpl_agent.core.schema import Share, Whole, jsonable, read_document, write_document
 from rpl_agent.guarantee.certificate import versions
 
@@ -112,7 +112,7 @@ class OpenCertificate:
         return "\n".join(
             [
                 f"{self.objective}  on {self.model}, without a model",
-                f"  with probability ≥ {1 - self.delta:g}: {self.sentence}  (gap {self.gap:.4g})",
+                f"  with probability ≥ {chance_text(self.delta)}: {self.sentence}  (gap {self.gap:.4g})",
                 f"  {self.assumptions}",
                 f"  from {self.samples:,} steps of {self.episodes:,} episodes; {fixed} fixed",
                 *(

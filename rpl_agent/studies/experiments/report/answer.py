@@ -11,7 +11,7 @@ import numpy as np
 
 from rpl_agent.core.model import Kind, Objective, Sense
 from rpl_agent.core.model.pmdp import UNNAMED
-from rpl_agent.core.printed import ceil_text, floor_text
+from rpl_agent.core.printed import ceil_text, chance_text, floor_text
 from rpl_agent.studies.experiments.report.charts import ReportChart, area, line, log_axis
 
 Points = Mapping[str, np.ndarray]
@@ -62,8 +62,8 @@ def answer(certificate: Any, points: Points) -> str:
     every = f"; {others} {best}" if others else ""
     return _screen(
         f"{bound} <b>{own}</b>{f', {distance}' if distance else ''}",
-        f"With probability at least {1 - certificate.delta:.6g}, {quantity(certificate.objective)} is {bound} {own} "
-        f"under this policy{every}.",
+        f"With probability at least {chance_text(certificate.delta)}, {quantity(certificate.objective)} is {bound} "
+        f"{own} under this policy{every}.",
         [*_limits(certificate), _origin(certificate), *certificate.notes, *more_play(points, certificate)],
     )
 
@@ -80,7 +80,7 @@ def open_answer(certificate: Any, points: Points) -> str:
     own, regret = floor_digits(certificate.lower), ceil_digits(certificate.regret)
     return _screen(
         f"at least <b>{own}</b>, within <b>{regret}</b> of the best",
-        f"With probability at least {1 - certificate.delta:.6g}, {certificate.sentence}.",
+        f"With probability at least {chance_text(certificate.delta)}, {certificate.sentence}.",
         [certificate.assumptions, *certificate.notes, *more_play(points, certificate)],
     )
 
