@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.parser import Options, Parser, add_call, between, count, seed
 from rpl_agent.core.errors import DataError, ModelError, listed
-from rpl_agent.core.printed import ceil_text, floor_text
+from rpl_agent.core.printed import Sides, ceil_text, floor_text
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -428,11 +428,13 @@ def _range(text: str) -> tuple[float, float]:
         raise ModelError(f"--param range {text!r}: expected LO:HI") from None
 
 
-#: Fields that are bounds, with what rounds them outward.
-BOUNDS = {"lower": floor_text, "upper": ceil_text, "regret": ceil_text}
+#: Fields that are bounds, or their last words, with what rounds them outward.
+BOUNDS: Sides = {"lower": floor_text, "upper": ceil_text, "regret": ceil_text, "share": floor_text}
 
 
-def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, text: str | None = None) -> None:
+def emit(
+    arguments: argparse.Namespace, data: Mapping[str, Any], title: str, text: str | None = None, bounds: Sides = BOUNDS
+) -> None:
     """Print one JSON object, or a small table for people (``text``, or ``data["text"]``, replaces it)."""
     data = dict(data)
     text = data.pop("text", text)
@@ -451,8 +453,8 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
 
     table = Table(title=title, show_header=False, title_justify="left")
     for key, value in plain.items():
-        rounded = BOUNDS.get(key) if isinstance(value, float) else None
-        table.add_row(key.replace("_", " "), escape(rounded(value) if rounded else _shown(value)))
+        side = bounds.get(key, bounds.get(key.rpartition("_")[2])) if isinstance(value, float) else None
+        table.add_row(key.replace("_", " "), escape(side(value) if side else _shown(value)))
     Console().print(table)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import (
+    BOUNDS,
     ID_OR_RUN,
     OWN_ENV,
     OWN_MODEL,
@@ -25,6 +26,7 @@ from rpl_agent.cli.common import (
 )
 from rpl_agent.cli.parser import between, count, output_file
 from rpl_agent.core.errors import ModelError
+from rpl_agent.core.printed import Sides, ceil_text, floor_text
 
 if TYPE_CHECKING:
     from rpl_agent.core.coupled.region import Partition, RegionPoint
@@ -365,8 +367,19 @@ def _solve_region(arguments: argparse.Namespace, model: PrismModel) -> int:
             picture = replace(picture, question=question, answer=found.verdict.answer, parts=parts)
         plot_values(picture, arguments.plot)
         data["picture"] = arguments.plot
-    emit(arguments, data, "property for all parameters of the region")
+    emit(arguments, data, "property for all parameters of the region", bounds=_region_bounds(found))
     return 0
+
+
+def _region_bounds(found: RegionAnswer) -> Sides:
+    """The sides of the numbers about a region: values that are attained bound the least from above."""
+    from rpl_agent.core.model import Sense
+
+    own, every = floor_text, ceil_text
+    if found.solution.objective.sense is Sense.MIN:
+        own, every = every, own
+    inner = {"least_attained": ceil_text, "most_attained": floor_text}
+    return {**BOUNDS, **inner, "policy_guarantee": own, "best_possible_guarantee": every}
 
 
 def _parts(found: RegionAnswer, for_picture: bool) -> Partition | None:

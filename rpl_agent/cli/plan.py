@@ -8,6 +8,7 @@ from typing import Any
 
 from rpl_agent.cli.common import add_method, add_seed, add_source, config_of, emit, file_as_model, load_source
 from rpl_agent.cli.parser import between, count, output_file, regret_goal
+from rpl_agent.core.printed import interval_text
 
 #: Default number of steps after which a run without an answer gives up.
 DEFAULT_BUDGET = 10**8
@@ -121,7 +122,7 @@ def run_smc(arguments: argparse.Namespace) -> None:
         "epsilon": arguments.epsilon,
         "delta": config.delta,
         "decided": found.decided,
-        "paths": found.paths,
+        "paths": found.paths if arguments.json or isinstance(found.paths, str) else interval_text(*found.paths),
         "contradiction": found.contradiction,
         "samples": found.samples,
         "episodes": found.episodes,

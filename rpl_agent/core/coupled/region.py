@@ -23,6 +23,7 @@ from rpl_agent.core.coupled.affine import Side
 from rpl_agent.core.coupled.boxes import BoxBounds, BoxPiece
 from rpl_agent.core.errors import ModelError, PrecisionWarning, front_door, require_kind, require_positive
 from rpl_agent.core.model import Domain, Objective, ParametricMDP, Policy
+from rpl_agent.core.printed import interval_text
 
 DEFAULT_PRECISION = 0.01
 DEFAULT_BOXES = 2_000
@@ -158,7 +159,7 @@ def solve_region(
     lower, upper = search.result(Side.LOWER), search.result(Side.UPPER)
     if not search.converged:
         warnings.warn(
-            f"the bounds [{lower:.6g}, {upper:.6g}] hold, but are further from attained values "
+            f"the bounds {interval_text(lower, upper)} hold, but are further from attained values "
             f"[{least.upper:.6g}, {most.lower:.6g}] than the precision {precision:g} allows: allow more",
             PrecisionWarning,
             stacklevel=2,

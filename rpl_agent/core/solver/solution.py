@@ -13,6 +13,7 @@ import numpy as np
 from rpl_agent.core.errors import PrecisionWarning
 from rpl_agent.core.model import Nature, Policy, Sense
 from rpl_agent.core.native import core
+from rpl_agent.core.printed import interval_text
 from rpl_agent.core.solver.check import SMALLEST, is_converged, problems_of
 from rpl_agent.core.solver.claimed import ClaimedBounds
 from rpl_agent.core.solver.problem import Problem
@@ -110,7 +111,7 @@ def finish(
     converged = is_converged(low, high, precision)
     if not converged:
         warnings.warn(
-            f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the requested precision {precision:g}",
+            f"the bracket {interval_text(low, high, 9)} is sound but wider than the requested precision {precision:g}",
             PrecisionWarning,
             stacklevel=3,
         )

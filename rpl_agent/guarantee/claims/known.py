@@ -18,6 +18,7 @@ from rpl_agent.core.errors import ModelError, PrecisionWarning
 from rpl_agent.core.evidence.counts import Counts
 from rpl_agent.core.model import Domain, Limit, Objective, ParametricMDP, Sense
 from rpl_agent.core.native.blas import one_blas_thread
+from rpl_agent.core.printed import ceil_text, floor_text, interval_text
 from rpl_agent.core.solver.check import is_converged
 from rpl_agent.core.solver.solve import DEFAULT_PRECISION
 from rpl_agent.guarantee.claims.curves import ObjectiveCurve, curve
@@ -81,7 +82,8 @@ def best_within(
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
     if not is_converged(lower, upper, precision):
         reason = "" if verdict == YES else ", because whether the limits can be kept at all is not decided"
-        _warn(f"the bracket [{lower:.9g}, {upper:.9g}] is sound but wider than the precision {precision:g}{reason}")
+        bracket = interval_text(lower, upper, 9)
+        _warn(f"the bracket {bracket} is sound but wider than the precision {precision:g}{reason}")
     return BestWithin(lower + 0.0, upper + 0.0, verdict, sentences, mixture)
 
 
@@ -118,8 +120,8 @@ def _said(
     """(the verdict, a sentence about every limit)."""
     if impossible:
         alone = [
-            f"no policy keeps {limit.describe()}: every one has {'at least' if limit.upward else 'at most'} "
-            f"{least if limit.upward else -least:.6g}"
+            f"no policy keeps {limit.describe()}: every one has "
+            + (f"at least {floor_text(least)}" if limit.upward else f"at most {ceil_text(-least)}")
             for limit, least, threshold in zip(limits, search.least, search.thresholds.tolist())
             if least > threshold
         ]
@@ -129,7 +131,7 @@ def _said(
     words = []
     for limit, cost, threshold in zip(limits, mixture.costs, search.thresholds.tolist()):
         text, most = limit.describe(), _upward(cost)
-        shown = f"at most {most:.6g}" if limit.upward else f"at least {-most + 0.0:.6g}"
+        shown = f"at most {ceil_text(most)}" if limit.upward else f"at least {floor_text(-most + 0.0)}"
         kept = f"the policy keeps {text}: {shown}"
         words.append(kept if cost <= threshold else f"{text} is not decided: bounds miss it by {most - threshold:.1g}")
     return YES if mixture.keeps(search.thresholds) else NOT_DECIDED, tuple(words)
