@@ -63,6 +63,18 @@ def test_limits_are_read_in_words(text, shown):
     assert Limit.parse(text).describe() == shown
 
 
+def test_limits_are_shown_as_they_are_kept():
+    """A limit of 0.1234564 was shown as 0.123456: a stricter one, of which nothing was certified."""
+    for threshold, shown in (
+        (0.1234564, "0.1234564"),
+        (1e-7, "1e-07"),
+        (1234567.0, "1234567"),
+        (3, "3"),
+        (0.05, "0.05"),
+    ):
+        assert Limit(Objective.reach("fallen", sense=Sense.MIN), threshold).describe().startswith(f"P<={shown} [")
+
+
 def test_objectives_name_their_limits():
     goal = Objective.parse(
         f"{STEPS}, subject to {FALLEN} and discounted fuel, gamma 0.9 >= 3, probability of goal >= .5"

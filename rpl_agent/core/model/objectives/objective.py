@@ -378,9 +378,9 @@ class Limit:
         return self.objective.sense is Sense.MIN
 
     def describe(self) -> str:
-        """The limit in PRISM's notation."""
-        sign = "<=" if self.upward else ">="
-        return self.objective.describe().replace(f"{self.objective.sense.value}=?", f"{sign}{self.threshold:g}", 1)
+        """The limit in PRISM's notation, with all digits: a rounded one may be stricter."""
+        sign, threshold = "<=" if self.upward else ">=", repr(float(self.threshold)).removesuffix(".0")
+        return self.objective.describe().replace(f"{self.objective.sense.value}=?", f"{sign}{threshold}", 1)
 
     def kept_by(self, lower: float, upper: float) -> bool | None:
         """Whether all values between two bounds keep the limit; None if some do and some do not."""
