@@ -222,6 +222,20 @@ def rooms(count: int, seed: int) -> Point:
     return known(table, labels={"goal": {goal}, "over": {goal}, "pit": {pit}}, cost=costs)
 
 
+def test_loops_that_fall_apart_one_state_a_round(calls):
+    """A way back from j is no loop as soon as that from j - 1 is known to be none: as many rounds as there are ways."""
+    size, half, tenth, one = 60, Fraction(1, 2), Fraction(1, 10), Fraction(1)
+    goal, trap = 2 * size, 2 * size + 1
+    leave = {goal: half, 0: half}
+    table: list = [[{min(s + 1, size - 1): one}, leave, {size + max(s - 1, 0): one}] for s in range(size)]
+    table += [[{size + j: one}, {j: tenth, size + j - 1 if j else trap: 1 - tenth}] for j in range(size)]
+    table += [[{goal: one}], [{goal: half, trap: half}]]
+    cost = [[0.0, 1.0, 0.0]] * size + [[0.0, 0.0]] * size + [[0.0], [3.0]]
+    found = solve(known(table, labels={"goal": {goal}, "over": {goal}}, cost=cost), COST)
+    assert found.converged and found.check() == [] and all(calls)
+    assert found.lower <= 2.0 <= found.upper
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("objective", [Objective.reach("goal", avoid="pit"), COST], ids=Objective.describe)
 def test_a_player_who_may_walk_for_free_leaves_by_the_best_door(objective, seed, monkeypatch, calls):

@@ -5,8 +5,10 @@
 
 #include "known.h"
 
-/* Rounds in which a set of states falls apart into end components. */
+/* A set of states may fall apart into end components one state a round. It takes this many rounds, or more until they have
+ * looked at MOST_LOOKS rows: the caller, who tries next, needs as many rounds, each of which takes longer. */
 #define MOST_ROUNDS 24
+#define MOST_LOOKS 500000000
 /* In place of the hub of a state that cannot be held. */
 #define NOT_HELD -1
 
@@ -76,7 +78,7 @@ bool find_end_components(known *k, const bool *held, bool *out, int64_t *space)
     }
     one_each[states] = states;
     const graph staying = {states, states, one_each, first, k->target_of, NULL, NULL};
-    for (int round = 0; round < MOST_ROUNDS; round++) {
+    for (int64_t round = 0; round < MOST_ROUNDS || round * k->g->state_ptr[states] < MOST_LOOKS; round++) {
         const bool dropped = staying_graph(k, out, first, k->target_of);
         int64_t found = components(&staying, out, order, component, search);
         for (int64_t s = 0; s < states; s++) {
