@@ -19,7 +19,6 @@ from rpl_agent.cli.common import (
     add_seed,
     add_source,
     config_of,
-    emit,
     keeps_limits,
     load_source,
     policy_of,
@@ -27,6 +26,7 @@ from rpl_agent.cli.common import (
     refuse_unused,
     run_of,
 )
+from rpl_agent.cli.emit import emit
 from rpl_agent.cli.parser import Options, Output, count, output_file
 from rpl_agent.cli.progress import Show, progress_bar
 from rpl_agent.core.errors import ModelError

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import os
 import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.parser import Options, Parser, add_call, between, count, seed
 from rpl_agent.core.errors import DataError, ModelError, listed
-from rpl_agent.core.printed import Sides, ceil_text, floor_text
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -45,8 +41,6 @@ OWN_MODEL = {
 }
 #: How to name the user's own code.
 OWN_ENV = "an environment of your own: module:Id or path/to/file.py:factory"
-#: What only rows of tables have: spaces that align columns.
-COLUMNS = re.compile(r"\S {3,}\S")
 #: Default number of steps after which an episode of a user's own model is cut.
 DEFAULT_STEPS = 1000
 
@@ -428,59 +422,9 @@ def _range(text: str) -> tuple[float, float]:
         raise ModelError(f"--param range {text!r}: expected LO:HI") from None
 
 
-#: Fields that are bounds, or their last words, with what rounds them outward.
-BOUNDS: Sides = {"lower": floor_text, "upper": ceil_text, "regret": ceil_text, "share": floor_text}
-
-
-def emit(
-    arguments: argparse.Namespace, data: Mapping[str, Any], title: str, text: str | None = None, bounds: Sides = BOUNDS
-) -> None:
-    """Print one JSON object, or a small table for people (``text``, or ``data["text"]``, replaces it)."""
-    data = dict(data)
-    text = data.pop("text", text)
-    if text is not None and not arguments.json:
-        print("\n".join(map(_wrapped, text.splitlines())) if sys.stdout.isatty() else text)
-        return
-    from rpl_agent.core.schema import jsonable  # imports numpy: only if there is a result to print
-
-    plain = jsonable(data)
-    if arguments.json:
-        print(json.dumps(plain, allow_nan=False))
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=title, show_header=False, title_justify="left")
-    for key, value in plain.items():
-        side = bounds.get(key, bounds.get(key.rpartition("_")[2])) if isinstance(value, float) else None
-        table.add_row(key.replace("_", " "), escape(side(value) if side else _shown(value)))
-    Console().print(table)
-
-
 def keeps_limits(result: Mapping[str, Any]) -> bool:
     """Whether the policy of a run is certified to keep every limit."""
     return all(claim["kept"] is True for claim in result.get("limits", ()))
-
-
-def _wrapped(line: str) -> str:
-    """Wrap a line of prose at the terminal's width, never inside a number; rows of tables stay."""
-    width, indent = shutil.get_terminal_size().columns, " " * (len(line) - len(line.lstrip()) + 2)
-    if len(line) <= width or line.startswith("|") or COLUMNS.search(line):
-        return line
-    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float | int):
-        return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} = {_shown(entry)}" for key, entry in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_shown, value))
-    return "–" if value is None else str(value)
 
 
 # -- runs in place of models -----------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rpl_agent.cli.common import OWN_ENV, POLICY_FILE, emit, refuse_given
+from rpl_agent.cli.common import OWN_ENV, POLICY_FILE, refuse_given
+from rpl_agent.cli.emit import emit
 from rpl_agent.cli.parser import Options, add_call, call, output_file
 
 API = "rpl_agent.studies.experiments.api"

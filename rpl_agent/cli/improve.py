@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.certify import add_data, read_data, write_stated
-from rpl_agent.cli.common import add_method, add_policy, add_source, config_of, emit, load_source, policy_of
+from rpl_agent.cli.common import add_method, add_policy, add_source, config_of, load_source, policy_of
+from rpl_agent.cli.emit import emit
 from rpl_agent.cli.parser import count, output_file
 from rpl_agent.cli.progress import Show, progress_bar
 from rpl_agent.core.errors import ModelError

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import (
-    BOUNDS,
     ID_OR_RUN,
     OWN_ENV,
     OWN_MODEL,
     add_seed,
     add_source,
-    emit,
     file_as_model,
     load_model,
     load_source,
@@ -24,6 +22,7 @@ from rpl_agent.cli.common import (
     refuse_unused,
     run_of,
 )
+from rpl_agent.cli.emit import BOUNDS, emit
 from rpl_agent.cli.parser import between, count, output_file
 from rpl_agent.core.errors import ModelError
 from rpl_agent.core.printed import Sides, ceil_text, floor_text

@@ -6,7 +6,8 @@ import argparse
 import math
 from typing import Any
 
-from rpl_agent.cli.common import add_method, add_seed, add_source, config_of, emit, file_as_model, load_source
+from rpl_agent.cli.common import add_method, add_seed, add_source, config_of, file_as_model, load_source
+from rpl_agent.cli.emit import emit
 from rpl_agent.cli.parser import between, count, output_file, regret_goal
 from rpl_agent.core.printed import interval_text
 

@@ -18,7 +18,6 @@ from rpl_agent.cli.common import (
     add_seed,
     add_source,
     config_of,
-    emit,
     keeps_limits,
     load_source,
     refuse_given,
@@ -26,6 +25,7 @@ from rpl_agent.cli.common import (
     source_defaults,
     world_source,
 )
+from rpl_agent.cli.emit import emit
 from rpl_agent.cli.parser import INTERRUPTED, add_call, between, call, count, folder_name, output_file, regret_goal
 from rpl_agent.cli.progress import progress_bar
 from rpl_agent.cli.stored import source_of, stored_source

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+#: columns up to which the simplex method is used: on the flow of many states it takes minutes where others take seconds
+SIMPLEX_COLUMNS = 5_000
+
 
 def new_solver(
     A: tuple[np.ndarray, np.ndarray, np.ndarray], b: np.ndarray, lower: np.ndarray, upper: np.ndarray, time_limit: float
@@ -108,6 +111,8 @@ def linear_program(
     n = len(c)
     solver = new_solver(A, upper, np.zeros(n), np.full(n, np.inf), 60.0)
     solver.setOptionValue("presolve", "on")
+    if n > SIMPLEX_COLUMNS:
+        solver.setOptionValue("solver", "ipm")  # ends in a vertex, too
     for side in ("primal", "dual"):
         solver.setOptionValue(f"{side}_feasibility_tolerance", tolerance)
     solver.changeColsCost(n, np.arange(n, dtype=np.int32), np.asarray(c, dtype=float))

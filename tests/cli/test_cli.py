@@ -291,7 +291,7 @@ def test_a_closed_pipe_leaves_no_traceback(module, tmp_path):
 def test_no_number_is_broken_at_the_edge_of_a_terminal(monkeypatch, capsys):
     from argparse import Namespace
 
-    from rpl_agent.cli.common import emit
+    from rpl_agent.cli.emit import emit
 
     bounds, table = "  value and optimum lie in [" + "17.8552, " * 12 + "20.4418]", "| " + "0.125 | " * 20
     aligned = "       1" + "   [0.153940, 0.2095130]" * 4
@@ -312,7 +312,7 @@ def test_a_table_shows_numbers_and_names_as_people_write_them(capsys):
 
     import numpy as np
 
-    from rpl_agent.cli.common import emit
+    from rpl_agent.cli.emit import emit
 
     found = {"paths": (np.float64(0.25), np.float64(0.5)), "names": ["p", "q"], "why": None, "decided": np.bool_(True)}
     bounds = {"lower": 0.26631493168, "upper": 0.30374002904, "estimate": 0.28410275187}
