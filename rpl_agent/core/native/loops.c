@@ -8,7 +8,7 @@
 /* A set of states may fall apart into end components one state a round. It takes this many rounds, or more until they have
  * looked at MOST_LOOKS rows: the caller, who tries next, needs as many rounds, each of which takes longer. */
 #define MOST_ROUNDS 24
-#define MOST_LOOKS 100000000
+#define MOST_LOOKS 20000000
 /* In place of the hub of a state that cannot be held. */
 #define NOT_HELD -1
 
