@@ -247,7 +247,8 @@ def run_solve(arguments: argparse.Namespace) -> int:
     _only_for_regions(arguments)
     source = load_source(arguments, plays=False)
     theta = source.require_theta("solving", "give --theta; rpl certify and rpl train bound the value from data")
-    solution = solve_at(source.pmdp, theta, source.objective, precision=arguments.precision or POINT_PRECISION)
+    precision = arguments.precision or POINT_PRECISION
+    solution = solve_at(source.pmdp, theta, source.objective, precision=precision, everywhere=False)
     problems = solution.check()
     data = {"model": source.name, "objective": source.objective.describe()}
     data |= _numbers(solution.lower, solution.upper, solution, problems)

@@ -251,6 +251,25 @@ def test_a_player_who_may_walk_for_free_leaves_by_the_best_door(objective, seed,
     assert swept.gap <= 1e-6 * max(1.0, swept.upper)
 
 
+@pytest.mark.parametrize("objective", [Objective.reach("goal", sense=Sense.MIN), COST], ids=Objective.describe)
+def test_a_start_that_the_graph_decides_takes_no_sweeps(objective, calls):
+    """Storm stops there, too: a question about the start alone took four times as long."""
+    half, one = Fraction(1, 2), Fraction(1)
+    table = [[{0: one}, {1: one}], [{0: half, 2: half}, {1: half, 3: half}], [{2: one}], [{3: one}]]
+    costs = [[1.0, 1.0], [2.0, 1.0], [0.0], [1.0]]
+    decided = [[{0: one}], *table[1:]] if objective is COST else table
+    point = known(decided, labels={"goal": {2}, "over": {2}}, cost=[costs[0][: len(decided[0])], *costs[1:]])
+    whole, start = solve(point, objective), solve(point, objective, everywhere=False)
+    assert calls == [True, True] and start.check() == [] and start.converged
+    assert start.iterations == 1 and (start.lower, start.upper) == (whole.lower, whole.upper)
+    assert (start.lower_values <= whole.lower_values).all() and (whole.upper_values <= start.upper_values).all()
+
+
+def test_states_behind_a_start_that_is_not_decided_keep_their_bounds():
+    whole, start = solve(known_grid(8), COST), solve(known_grid(8), COST, everywhere=False)
+    assert (start.lower_values == whole.lower_values).all() and (start.upper_values == whole.upper_values).all()
+
+
 @pytest.mark.parametrize("question", range(2))
 def test_walkers_are_led_to_their_door_in_few_sweeps(question, calls):
     """Rows that lead closer by a slip only took hundreds of sweeps to count, and long waits many digits."""

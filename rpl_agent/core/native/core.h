@@ -593,11 +593,13 @@ typedef struct question {
     int64_t capacity; /* the most transitions of a chain of the agent's rows */
     int64_t longest;  /* the most of a row */
     int64_t threads;
+    int64_t start;    /* the only state whose value is asked; -1: all are */
 } question;
 
 /* Bounds low, high (S) and the agent's rows (S) of a game whose set is a POINT and whose gamma is 1, where plays end in
- * `decided` states (S), which are worth 0 unless they are targets (S); `guess` (S): a start. Returns the number of sweeps,
- * or -1 where sweeps are not the way to solve it: then nothing that was written means anything. */
+ * `decided` states (S), which are worth 0 unless they are targets (S); `guess` (S): a start. If the graph decides the only
+ * state that is asked for, bounds of others may be trivial. Returns the number of sweeps, or -1 where sweeps are not the way
+ * to solve it: then nothing that was written means anything. */
 int64_t solve_known(const game *play, const graph *g, const question *asked, const bool *target /*[g.count]*/,
                     const bool *decided /*[g.count]*/, const double *guess OPTIONAL /*[g.count]*/,
                     double *low /*[g.count]*/, double *high /*[g.count]*/, int64_t *rows /*[g.count]*/,

@@ -418,6 +418,12 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
         return -1;
     if (memchr(done, false, states) == NULL)
         return 1;
+    if (asked->start >= 0 && done[asked->start]) {
+        for (int64_t s = 0; s < states; s++)
+            if (!done[s])
+                high[s] = asked->reach ? 1.0 : INFINITY;
+        return 1;
+    }
     memcpy(k.value, low, states * sizeof *low);
     return solve_parts(&k, done, asked->precision, guess, more) ? k.sweeps + 1 : -1;
 }

@@ -112,6 +112,7 @@ def solve(
     warm: WarmStart | None = None,
     reward_error: float = 0.0,
     side: bool | None = None,
+    everywhere: bool = True,
 ) -> Solution:
     """Bounds on the value of an objective when nature plays for or against the agent.
 
@@ -125,6 +126,7 @@ def solve(
     warm : an earlier solution of the same model and objective: a start for the search, never a source of bounds
     reward_error : share of each reward by which it may differ, in nature's favour
     side : with a horizon, the only side to look at (True: the upper); the other one then claims nothing
+    everywhere : whether all states need bounds; if not, those of others are trivial where the graph decides the start
 
     Raises
     ------
@@ -161,7 +163,7 @@ def solve(
     if objective.horizon is not None:
         return solve_horizon(problem, precision, began, side)
     if relaxation.compiled() is not None:
-        return _solve_compiled(problem.as_cost, precision, max_iterations, warm, began)
+        return _solve_compiled(problem.as_cost, precision, max_iterations, warm, began, everywhere)
     if not problem.criterion.signed:
         return solve_batch(problem, precision, max_iterations, began)
     # `solve_batch` iterates from 0, which bounds no total of both signs; the hull bounds the set from the outside only
@@ -178,8 +180,9 @@ def solve_at(
     *,
     policy: Policy | None = None,
     precision: float = DEFAULT_PRECISION,
+    everywhere: bool = True,
 ) -> Solution:
-    """The optimum at one θ (d,), or the value of a policy there.
+    """The optimum at one θ (d,), or the value of a policy there; ``everywhere`` as in `solve`.
 
     >>> import rpl_envs
     >>> world = rpl_envs.benchmark("Betting-25")
@@ -187,7 +190,7 @@ def solve_at(
     19.0429
     """
     point = Point(pmdp.instantiate(theta))
-    return solve(point, objective, Nature.COOPERATIVE, policy=policy, precision=precision)
+    return solve(point, objective, Nature.COOPERATIVE, policy=policy, precision=precision, everywhere=everywhere)
 
 
 def solve_both(
@@ -245,10 +248,15 @@ def warm_values(problem: Problem, warm: WarmStart) -> np.ndarray:
 
 
 def _solve_compiled(
-    problem: Problem, precision: float, max_iterations: int, warm: WarmStart | None, began: float
+    problem: Problem,
+    precision: float,
+    max_iterations: int,
+    warm: WarmStart | None,
+    began: float,
+    everywhere: bool = True,
 ) -> Solution:
     guess = None if warm is None else warm_values(problem, warm)
-    found = _known_bounds(problem, max_iterations, guess, precision * WIDTH)
+    found = _known_bounds(problem, max_iterations, guess, precision * WIDTH, everywhere)
     if found is None:
         width = precision * WIDTH / max(1, sum(len(cyclic) > 0 for _, cyclic in problem.structure.rounds))
         found = _bounds(problem, max_iterations, guess, width)
@@ -273,7 +281,9 @@ class _Found:
     swept: bool  # whether some bounds come from sweeps, which are as narrow as requested only
 
 
-def _known_bounds(problem: Problem, max_iterations: int, guess: np.ndarray | None, width: float) -> _Found | None:
+def _known_bounds(
+    problem: Problem, max_iterations: int, guess: np.ndarray | None, width: float, everywhere: bool
+) -> _Found | None:
     """Bounds of a known model with cycles by sweeps alone, in one call of the core; None if sweeps do not apply."""
     pmdp, criterion = problem.pmdp, problem.criterion
     if problem.cs.kind != POINT or criterion.contracts or criterion.signed or not comes_back(pmdp):
@@ -286,6 +296,7 @@ def _known_bounds(problem: Problem, max_iterations: int, guess: np.ndarray | Non
         capacity=pmdp.num_transitions if problem.agent == FIXED_AGENT else longest_chain(pmdp),
         longest=longest_row(pmdp),
         threads=useful_threads(pmdp.num_rows),
+        start=-1 if everywhere else pmdp.initial_state,
     )
     graph, task, states = model_graph(pmdp).both_ways, problem.task, pmdp.num_states
     lower, upper, rows = np.empty(states), np.empty(states), np.empty(states, np.int64)

@@ -80,7 +80,8 @@ def _answer(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: 
     with warnings.catch_warnings():
         if query.comparison:  # even a wide bracket may decide
             warnings.simplefilter("ignore", RPLWarning)
-        solution = solve(relax(query.pmdp), query.objective, nature, precision=precision)
+        everywhere = query.states.tolist() != [query.pmdp.initial_state]
+        solution = solve(relax(query.pmdp), query.objective, nature, precision=precision, everywhere=everywhere)
         low, high = _values(solution)
         for upward in (False, True) if _signed_and_rounded(query) else ():  # nature has one end; the bracket needs both
             moved = _with_reward_end(query, upward)
