@@ -1,12 +1,12 @@
 """Cyclic models against Storm: CPU seconds of sound answers at precision 1e-6, both in one run.
 
 Both read the same PRISM text, explore it as far as each question needs, and are asked for the value at the start.
-Loading is excluded for both, the decomposition of the graph is included for both. `ours s` is for a model that has been asked before: what we work out
-once for a model, such as its predecessors, is not in it. `first s` is for its first question, with all of that. Ours
-returns a bracket that `Solution.check` confirms (outside the clock). Storm runs optimistic and sound value iteration;
-`storm s` is the faster of the two. Both are timed in turns, and the least counts: a machine may be half as fast for
-seconds. `--folder FOLDER` adds public models, found below it by the ends of their paths
-(such as consensus/coin2.nm in PRISM's examples); `--only "drone|wlan"` selects models by parts of their names.
+Loading is excluded for both, the decomposition of the graph is included for both. `ours s` is for a model that has been
+asked before: what we work out once for a model, such as its predecessors, is not in it. `first s` is for its first
+question, with all of that. Ours returns a bracket that `Solution.check` confirms (outside the clock). Storm runs
+optimistic and sound value iteration; `storm s` is the faster of the two. Both are timed in turns, and the least counts:
+a machine may be half as fast for seconds. `--folder FOLDER` adds public models, found below it by the ends of their
+paths (such as consensus/coin2.nm in PRISM's examples); `--only "drone|wlan"` selects models by parts of their names.
 """
 
 from __future__ import annotations

@@ -348,6 +348,16 @@ static bool solve_parts(known *k, const bool *done, double precision, const doub
     return true;
 }
 
+/* Trivial bounds where nothing is decided. */
+static void claim_nothing(known *k, const bool *done)
+{
+    for (int64_t s = 0; s < k->g->count; s++)
+        if (!done[s]) {
+            k->low[s] = 0.0;
+            k->high[s] = k->reach ? 1.0 : INFINITY;
+        }
+}
+
 /* Hands out the next `count` things of a size, at a multiple of eight bytes. */
 static void *take(char **memory, int64_t count, size_t size)
 {
@@ -419,9 +429,7 @@ int64_t solve_known(const game *play, const graph *g, const question *asked, con
     if (memchr(done, false, states) == NULL)
         return 1;
     if (asked->start >= 0 && done[asked->start]) {
-        for (int64_t s = 0; s < states; s++)
-            if (!done[s])
-                high[s] = asked->reach ? 1.0 : INFINITY;
+        claim_nothing(&k, done);
         return 1;
     }
     memcpy(k.value, low, states * sizeof *low);
