@@ -212,27 +212,27 @@ static double excess_of(const known *k, double width, double apart)
 
 /* Looks for bounds as narrow as `asked`, at margins from the widest of use to the narrowest that the values admit. Else
  * `width` becomes that of the bounds to look for next, 0 if there are none, and `mend` whether these may be mended. Where
- * plays may wait, bounds are mended at the narrowest margin only. */
+ * plays may wait, that is tried at the narrowest margin only, each time anew. */
 static bool search_bounds(known *k, double asked, double least, double apart, double *width, bool *mend, int64_t *kept)
 {
     bool failed = false;
     *mend &= !k->loops;
     for (double margin = widest(k, *width); margin >= least; margin = widest(k, *width)) {
-        const bool found = both_bounds(k, margin, apart, *mend, kept);
-        const double excess = found ? excess_of(k, asked, apart) : INFINITY;
-        if (excess <= 1.0)
-            return true;
-        if (!found && *mend) {
+        if (both_bounds(k, margin, apart, *mend, kept)) {
+            const double excess = excess_of(k, asked, apart);
+            if (excess <= 1.0)
+                return true;
+            *width /= smaller(excess, MOST_EXCESS);
+            continue;
+        }
+        if (*mend) {
             *width *= k->loops ? NARROWER : 0.0;
             return false;
         }
-        failed |= !found;
-        if (!found && k->loops && NARROWER * margin < least) {
-            *mend = true;
-            continue;
-        }
-        *mend |= !found && *width <= FINE && !k->loops;
-        *width *= found ? 1.0 / smaller(excess, MOST_EXCESS) : NARROWER;
+        failed = true;
+        *mend = k->loops ? NARROWER * margin < least : *width <= FINE;
+        if (!(k->loops && *mend))
+            *width *= NARROWER;
     }
     if (failed)
         *width = smaller(*width, FINE);

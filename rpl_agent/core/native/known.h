@@ -8,6 +8,7 @@
 #define NO_ROW -1
 /* The place of states that are not in the part. */
 #define OUTSIDE -1
+/* In place of the member of an end component behind the last. */
 #define NO_STATE -1
 
 /* One problem, with arrays of all states (S) and of the part that is being solved, by its places in `order` (n). */

@@ -49,7 +49,7 @@ class Answer:
     lower: float
     upper: float
     verdict: str | None  # "yes", "no" or "not decided at this precision" for a comparison
-    solution: Solution
+    solution: Solution  # the bounds of states that were not asked for may be trivial
     problems: list[str]  # findings of the independent check of the solution; empty means certified
 
 

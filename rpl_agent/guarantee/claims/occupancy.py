@@ -70,13 +70,17 @@ class OccupancyProgram:
     def _policy(self, x: np.ndarray, elsewhere: Policy) -> Policy:
         """The policy with these occupancies: each row has its share of those in its state."""
         pmdp: ParametricMDP = self.combined.pmdp
-        x = np.where(x > NOISE * x.max(initial=0.0), x, 0.0)
         visits, origin = np.zeros(pmdp.num_rows), self.origin[self.used]
         visits[origin[origin >= 0]] = x[origin >= 0]
-        totals = np.add.reduceat(visits, pmdp.state_ptr[:-1])[pmdp.row_state]
-        seen = totals > 0.0
-        shares = visits / np.where(seen, totals, 1.0)
-        return Policy.of_weights(pmdp, np.where(seen, shares, elsewhere.as_weights(pmdp)))
+        return policy_of(pmdp, visits, elsewhere.as_weights(pmdp))
+
+
+def policy_of(pmdp: ParametricMDP, visits: np.ndarray, elsewhere: np.ndarray) -> Policy:
+    """The policy with these occupancies (R,), without rounding errors; where it never is, ``elsewhere`` (R,)."""
+    visits = np.where(visits > NOISE * visits.max(initial=0.0), visits, 0.0)
+    totals = np.add.reduceat(visits, pmdp.state_ptr[:-1])[pmdp.row_state]
+    seen = totals > 0.0
+    return Policy.of_weights(pmdp, np.where(seen, visits / np.where(seen, totals, 1.0), elsewhere))
 
 
 def flow_of(ended: ParametricMDP, rows: np.ndarray, chances: np.ndarray, discount: float) -> scipy.sparse.csr_array:

@@ -23,7 +23,7 @@ from rpl_agent.core.relaxations.interval import Point
 from rpl_agent.core.solver import solve, solve_at
 from rpl_agent.core.solver.graph import ANY_ROW, held_states, moves, played_rows, usable_rows
 from rpl_agent.guarantee.claims.combined import END, CombinedModel
-from rpl_agent.guarantee.claims.occupancy import NOISE, STEP_COST, cheapest_occupancy, flow_of
+from rpl_agent.guarantee.claims.occupancy import STEP_COST, cheapest_occupancy, flow_of, policy_of
 
 #: what the label of a target, of states to avoid and of settled states is called for objective number k
 TARGET, AVOID, SETTLED = "target {}", "avoid {}", "settled {}"
@@ -100,12 +100,10 @@ class PointTotals:
         np.minimum.at(least, part[inside], potentials[inside])
         potentials[inside] = least[part[inside]]
         bound = self._proved(potentials, prices, paid, flow, ~is_free, rows, thresholds)
-        weights = np.zeros(self.ended.num_rows)
-        weights[rows] = np.where(x > NOISE * x.max(initial=0.0), x, 0.0)
-        totals = np.add.reduceat(weights, self.ended.state_ptr[:-1])[self.ended.row_state]
+        visits = np.zeros(self.ended.num_rows)
+        visits[rows] = x
         first = np.arange(self.ended.num_rows) == self.ended.state_ptr[self.ended.row_state]
-        shares = np.where(totals > 0.0, weights / np.where(totals > 0.0, totals, 1.0), first)
-        return bound, Policy.of_weights(self.ended, shares)
+        return bound, policy_of(self.ended, visits, first)
 
     def _proved(
         self,
